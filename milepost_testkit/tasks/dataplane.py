@@ -60,7 +60,7 @@ from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.buffers.spill import SpillFile
-from milepost.state.keyed.keyed_state import restore_state
+from milepost.state.keyed.restore import restore_state
 from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.handles import StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity

@@ -11,7 +11,8 @@ import pyarrow as pa
 from milepost.protocol.records.ids import CheckpointId, FencingToken, OperatorUid
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.retention.retention import unreferenced
-from milepost.state.keyed.keyed_state import SubtaskState, restore_state
+from milepost.state.keyed.keyed_state import SubtaskState
+from milepost.state.keyed.restore import restore_state
 from milepost.state.layers.key_groups import key_group_range
 from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.handles import StateHandle

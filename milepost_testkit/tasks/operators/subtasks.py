@@ -16,7 +16,8 @@ from milepost.protocol.exchange.watermarks import operator_watermark
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.state.buffers.buffers import are_partials, as_partials
 from milepost.state.cache.cache import StateCache
-from milepost.state.keyed.keyed_state import SubtaskState, restore_state
+from milepost.state.keyed.keyed_state import SubtaskState
+from milepost.state.keyed.restore import restore_state
 from milepost.state.layers.key_groups import key_group, key_group_range, subtask_of_key_group
 from milepost.state.layers.key_hash import KeyHash
 from milepost.state.layers.layer import KeySpec

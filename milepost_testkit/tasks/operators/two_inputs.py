@@ -13,7 +13,8 @@ from milepost.operators.base.two_inputs import SIDES
 from milepost.operators.contract import StatefulOperator
 from milepost.protocol.exchange.watermarks import latest
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.state.keyed.keyed_state import SubtaskState, restore_state
+from milepost.state.keyed.keyed_state import SubtaskState
+from milepost.state.keyed.restore import restore_state
 from milepost.state.layers.key_groups import key_group, key_group_range, subtask_of_key_group
 from milepost.state.layers.key_hash import KeyHash
 from milepost.state.layers.layer import KeySpec

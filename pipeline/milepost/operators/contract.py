@@ -208,6 +208,9 @@ class KeyedState(Protocol):
     def lookup_all_at_start(self, routing_keys: pa.Table) -> RowsOfKeys:
         """Return the rows of routing keys at the start of the epoch, in the form of `lookup_all`."""
 
+    def lookup_unchanged(self, routing_keys: pa.Table) -> RowsOfKeys:
+        """Return rows as `lookup_all` does, except those of `weight_changes`."""
+
     def rows(self) -> pa.Table:
         """Return all live rows."""
 

@@ -37,7 +37,6 @@ from milepost.operators.base.two_inputs import SIDES
 from milepost.operators.contract import (
     OUTPUT_BYTES,
     TOTAL_COLUMN,
-    Bools,
     CheckpointListener,
     Combiner,
     Ints,
@@ -56,7 +55,6 @@ from milepost.operators.pairs.join_columns import LEFT, RIGHT, JoinedColumns, ch
 from milepost.operators.rows.columns import (
     check_key,
     check_order,
-    group_rows,
     key_columns,
     number_keys,
     plain_schema,
@@ -65,7 +63,7 @@ from milepost.operators.rows.columns import (
 )
 from milepost.operators.rows.retractions import NONE, check_settled
 from milepost.protocol.exchange import NullSpreadingKey
-from milepost.protocol.records import IDENTITY_COLUMNS, WEIGHT_COLUMN, cached_property
+from milepost.protocol.records import WEIGHT_COLUMN, cached_property
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +86,12 @@ class SideRows:
 
     Attributes:
         keys: number of each row's key. now, before: weight of each row, and its weight when the epoch began.
-        rows: the rows, or a larger set in which they are at the positions `at`.
     """
 
     keys: Ints
     now: Ints
     before: Ints
     rows: pa.Table | RowsOfKeys
-    at: Ints | None = None
 
     @classmethod
     def of(cls, rows: pa.Table, keys: Ints, before: Ints) -> SideRows:
@@ -106,7 +102,7 @@ class SideRows:
         """Return columns of the rows at some positions."""
         if isinstance(self.rows, pa.Table):
             return self.rows.select(columns).take(pa.array(positions))
-        return self.rows.take(columns, positions if self.at is None else self.at[positions])
+        return self.rows.take(columns, positions)
 
     def values(self, column: str) -> pa.ChunkedArray:
         """Return a column of all rows."""
@@ -320,28 +316,13 @@ class JoinOverUpdatesRun:
         Args:
             distinct: all keys by number. keys: numbers of the keys to read, or below 0.
         """
-        names, numbers = self._operator.keys[side], np.unique(keys[keys >= 0])
+        names, is_read = self._operator.keys[side], np.zeros(distinct.num_rows, dtype=np.bool_)
+        is_read[keys[keys >= 0]] = True
+        numbers = np.flatnonzero(is_read)
         routing_keys = distinct.take(pa.array(numbers))
-        found = self._tables[side].lookup_all(routing_keys.rename_columns(names) if names else routing_keys)
-        same = np.flatnonzero(~_are_among(found.take(IDENTITY_COLUMNS), self._changed[side][0]))
-        weights = found.take([WEIGHT_COLUMN], same).column(0).to_numpy()
-        return SideRows(numbers[found.owners[same]], weights, weights, found, same)
-
-
-def _are_among(rows: pa.Table, others: pa.Table) -> Bools:
-    """Return which rows have the identity of one of the others. Few rows of a hot key have, so one half is read first.
-
-    The identities (1, 5), (2, 6), (2, 7) among (2, 6), (3, 5): only the second.
-    """
-    if not others.num_rows:
-        return np.zeros(rows.num_rows, dtype=np.bool_)
-    first, second = IDENTITY_COLUMNS
-    among = np.isin(rows.column(first).to_numpy(), others.column(first).to_numpy())
-    candidates = np.flatnonzero(among)
-    compared = rows.select([first, second]).take(pa.array(candidates)), others.select([first, second])
-    numbers, _ = group_rows(pa.concat_tables(compared))
-    among[candidates] = np.isin(numbers[: len(candidates)], numbers[len(candidates) :])
-    return among
+        same = self._tables[side].lookup_unchanged(routing_keys.rename_columns(names) if names else routing_keys)
+        weights = same.take([WEIGHT_COLUMN]).column(0).to_numpy()
+        return SideRows(numbers[same.owners], weights, weights, same)
 
 
 def _repeated(rows: pa.Table, batch_rows: int) -> Iterator[pa.Table]:

@@ -6,7 +6,7 @@ from milepost.exports import lazy_exports
 
 if TYPE_CHECKING:
     from milepost.state.keyed.keyed_state import SubtaskState as SubtaskState
-    from milepost.state.keyed.keyed_state import restore_state as restore_state
+    from milepost.state.keyed.restore import restore_state as restore_state
     from milepost.state.keyed.run_reader import referenced_runs as referenced_runs
     from milepost.state.keyed.slices import STATE_COPIES as STATE_COPIES
     from milepost.state.keyed.slices import EncodedSlices as EncodedSlices

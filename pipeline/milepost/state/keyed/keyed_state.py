@@ -1,4 +1,4 @@
-"""The keyed state of one operator in one subtask, for one epoch: restored, changed, frozen.
+"""The keyed state of one operator in one subtask, for one epoch: changed, then frozen. `restore.py` restores it.
 
 In memory, state is one layer per run (memory-mapped when cached) and the *changes* of this epoch. A rescale or a memory
 limit leaves several base runs. They share no key group and are not merged for reading. A read searches the newest layer
@@ -16,7 +16,8 @@ drop it. `snapshot.py` implements what follows the freeze.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -24,23 +25,18 @@ import pyarrow.compute as pc
 
 from milepost.errors import ProtocolViolation
 from milepost.protocol.records import EXPIRES_COLUMN, FIRED_COLUMN, TIMER_COLUMN, WEIGHT_COLUMN
-from milepost.state.cache.cache import StateCache
 from milepost.state.keyed.grouping import Numbered, number_keys
-from milepost.state.keyed.multi_row import RowIdentity, weight_changes
+from milepost.state.keyed.multi_row import RowIdentity, WeightChanges, weight_changes
 from milepost.state.keyed.rows_of_keys import RowsOfKeys, rows_of_keys
-from milepost.state.keyed.run_reader import RunReader, referenced_runs
 from milepost.state.keyed.snapshot import FrozenState, RestoredState
-from milepost.state.layers.key_groups import Hashes, Ints, overlap
-from milepost.state.layers.layer import Bools, Layer, mask_without, match, not_hidden, sort_rows, stack
+from milepost.state.layers.key_groups import Hashes, Ints
+from milepost.state.layers.layer import Bools, Layer, empty_layer, mask_without, match, not_hidden, sort_rows, stack
 from milepost.state.layers.row_identity import plain_columns
 from milepost.state.layers.take import Hits, hit_mask, take
-from milepost.state.runs.handles import RunKind, StateHandle
-from milepost.state.runs.identity import CheckpointObjects, StateIdentity
-from milepost.state.statistics.row_statistics import RowStatistics
 
 
 class SubtaskState:
-    """Implements `operators.contract.KeyedState` over restored runs; made by `restore_state`."""
+    """Implements `operators.contract.KeyedState` over restored runs."""
 
     def __init__(self, restored: RestoredState) -> None:
         self._restored = restored
@@ -51,6 +47,8 @@ class SubtaskState:
         self._changes: list[Layer] = []
         self._forgotten: tuple[Layer, ...] = ()
         self._frozen = False
+        self._weighed: tuple[Layer, WeightChanges] | None = None
+        """The stacked changes, and which of them change a weight."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -251,8 +249,23 @@ class SubtaskState:
 
     def weight_changes(self) -> tuple[pa.Table, Ints]:
         """Return the rows of a multi-row table with weights that this epoch changed, and their weight when it began."""
-        changes = stack(self._changes, self._identity.keys, self.schema)
-        return weight_changes(changes, *self.find(self._key_columns(changes.rows), changes.hashes, at_start=True))
+        found = self._weight_changes()
+        return found.rows, found.before
+
+    def lookup_unchanged(self, routing_keys: pa.Table) -> RowsOfKeys:
+        """Find the live rows of routing keys in a multi-row table, except those of `weight_changes`."""
+        changes = self._stacked_changes()
+        # Marked as deleted, a changed row is left out itself and still hides the older rows of its key.
+        changed = ~mask_without(self._weight_changes().positions, changes.num_rows)
+        layers = self._restored_below([replace(changes, deleted=changes.deleted | changed)])
+        return rows_of_keys(layers, routing_keys, self._identity.keys, self.schema, (self._times, self._watermark_us))
+
+    def _weight_changes(self) -> WeightChanges:
+        changes = self._stacked_changes()
+        if self._weighed is None or self._weighed[0] is not changes:
+            before = self.find(self._key_columns(changes.rows), changes.hashes, at_start=True)
+            self._weighed = changes, weight_changes(changes, *before)
+        return self._weighed[1]
 
     def rows(self) -> pa.Table:
         """Return all live rows, in ascending order of their state hash."""
@@ -276,13 +289,15 @@ class SubtaskState:
                 "Nothing was written."
             )
         self._frozen = True
-        changes = stack(self._changes, self._identity.keys, self.schema)
-        return FrozenState(self._restored, changes, watermark_us, self._added)
+        return FrozenState(self._restored, self._stacked_changes(), watermark_us, self._added)
 
     def _newest_first(self) -> list[Layer]:
+        return self._restored_below([self._stacked_changes()])
+
+    def _stacked_changes(self) -> Layer:
         if len(self._changes) > 1:
             self._changes = [stack(self._changes, self._identity.keys, self.schema)]
-        return self._restored_below(self._changes)
+        return self._changes[0] if self._changes else empty_layer(self.schema)
 
     def _at_start(self) -> list[Layer]:
         return self._restored_below(reversed(self._forgotten))
@@ -300,59 +315,6 @@ class SubtaskState:
     def _key_columns(self, keys: pa.Table) -> pa.Table:
         names = list(self._identity.keys.key)
         return keys.select(names).cast(pa.schema([self.schema.field(name) for name in names]))
-
-
-def restore_state(
-    identity: StateIdentity,
-    handles: Sequence[StateHandle],
-    objects: CheckpointObjects,
-    *,
-    watermark_us: int | None,
-    firing: Sequence[int | None] = (),
-    cache: StateCache | None = None,
-) -> SubtaskState:
-    """Restore one subtask's state from a checkpoint of any parallelism.
-
-    Args:
-        identity: must use the key hash that placed the rows of `handles`.
-        handles: the state handle of every subtask of this operator in the checkpoint; empty for empty state.
-        watermark_us: firing watermark from which this subtask continues. Rows that expired by then are dead.
-        firing: the firing watermark of each handle's subtask, none below `watermark_us`. Where one is later, its
-            expired rows stay dead and its fired timers do not fire again.
-        cache: read for each run, and filled with missing ones. The result is the same without it.
-    Raises:
-        StateCorrupt: a run is missing or altered, or does not match its handle.
-        InvalidRequest: the schema or `max_parallelism` does not fit.
-        StoreUnavailable, EnvironmentUnusable: from the store.
-    """
-    reader = RunReader(identity, objects, cache)
-    runs = referenced_runs(identity, handles, objects)
-    layers = [(run.kind, layer) for run, layer in zip(runs, reader.read(runs), strict=True)]
-    if cache is not None:
-        cache.retain(identity, runs, objects.checkpoint_id)
-    bases = tuple(layer for kind, layer in layers if kind is RunKind.BASE)
-    deltas = tuple(layer for kind, layer in layers if kind is RunKind.DELTA)
-    same_watermark = all(fired_us in (None, watermark_us) for fired_us in firing)
-    statistics = _statistics(identity, handles) if same_watermark else None
-    state = SubtaskState(RestoredState(identity, bases, deltas, runs, watermark_us, statistics, cache))
-    for handle, fired_us in zip(handles, firing, strict=False):
-        mine = overlap(handle.key_groups, identity.key_groups)
-        if mine and fired_us is not None and fired_us != watermark_us:
-            state.forget(state.expired(handle.key_groups, fired_us))
-            state.pass_timers(handle.key_groups, fired_us)
-    return state
-
-
-def _statistics(identity: StateIdentity, handles: Sequence[StateHandle]) -> RowStatistics | None:
-    """Return the sum of the recorded statistics of a subtask's handles.
-
-    None if a rescale split the key groups of a handle: its statistics cannot be divided.
-    """
-    own = identity.key_groups
-    mine = [item for item in handles if overlap(item.key_groups, own)]
-    if any(item.key_groups.start < own.start or item.key_groups.stop > own.stop for item in mine):
-        return None
-    return RowStatistics(sum(item.live_rows for item in mine), tuple(timer for item in mine for timer in item.timers))
 
 
 class KeysOfRows:

@@ -64,8 +64,23 @@ class RowIdentity:
             )
 
 
-def weight_changes(changes: Layer, before: pa.Table, existed: Bools) -> tuple[pa.Table, Ints]:
-    """Return the rows with weights that an epoch changed: their weight now, and their weight before.
+@dataclass(frozen=True, slots=True)
+class WeightChanges:
+    """The rows with weights that an epoch changed.
+
+    Attributes:
+        positions: of these rows in the layer of changes.
+        rows: with their weight now.
+        before: their weight when the epoch began.
+    """
+
+    positions: Ints
+    rows: pa.Table
+    before: Ints
+
+
+def weight_changes(changes: Layer, before: pa.Table, existed: Bools) -> WeightChanges:
+    """Return the rows with weights that an epoch changed.
 
         changes          before     returned
         a  weight 2      a  1       a  weight 2, before 1
@@ -84,4 +99,5 @@ def weight_changes(changes: Layer, before: pa.Table, existed: Bools) -> tuple[pa
     place = np.where(changes.deleted, changes.num_rows, 0) + np.arange(changes.num_rows)
     rows = pa.concat_tables([changes.rows, before]).take(pa.array(place[changed]))
     weights = pa.array(is_now[changed])
-    return rows.set_column(rows.column_names.index(WEIGHT_COLUMN), WEIGHT_COLUMN, weights), was[changed]
+    rows = rows.set_column(rows.column_names.index(WEIGHT_COLUMN), WEIGHT_COLUMN, weights)
+    return WeightChanges(changed, rows, was[changed])

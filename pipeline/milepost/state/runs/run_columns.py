@@ -55,11 +55,10 @@ class _Words:
 
     def ranked(self) -> _Words:
         """Return words with the same order in as few bits as the distinct values need."""
-        values = np.sort(self.words)
-        begins = np.ones(len(values), dtype=np.bool_)
-        np.not_equal(values[1:], values[:-1], out=begins[1:])
-        values = values[begins]
-        return _Words(np.searchsorted(values, self.words).astype(np.uint64), (len(values) - 1).bit_length())
+        order, values = stable_order(self.words)
+        ranks = np.empty(len(order), dtype=np.uint64)
+        ranks[order] = np.cumsum(np.concatenate([[False], values[1:] != values[:-1]]), dtype=np.uint64)
+        return _Words(ranks, int(ranks[order[-1]]).bit_length())
 
 
 def order_by_key(rows: pa.Table, key: Sequence[str]) -> Ints | None:

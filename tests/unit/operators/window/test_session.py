@@ -22,7 +22,8 @@ from milepost.operators.build import build_operator
 from milepost.operators.contract import OperatorFailed, OperatorInput, StatefulOperator
 from milepost.operators.window.spec import SessionWindows, WindowOperator
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.state.keyed.keyed_state import SubtaskState, restore_state
+from milepost.state.keyed.keyed_state import SubtaskState
+from milepost.state.keyed.restore import restore_state
 from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.evolution import compare_schemas
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity

@@ -16,7 +16,7 @@ from milepost.operators.contract import OperatorFailed, OperatorInput
 from milepost.operators.window import sliding
 from milepost.operators.window.spec import WindowOperator
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.state.keyed.keyed_state import restore_state
+from milepost.state.keyed.restore import restore_state
 from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.storage.local.store import LocalStore

@@ -16,7 +16,8 @@ from milepost.protocol.records.layout import token_prefix
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.subtask.subtask_commands import Notification
 from milepost.state.cache.cache import StateCache
-from milepost.state.keyed.keyed_state import SubtaskState, restore_state
+from milepost.state.keyed.keyed_state import SubtaskState
+from milepost.state.keyed.restore import restore_state
 from milepost.state.layers.key_groups import key_group_range
 from milepost.state.layers.layer import KeySpec, Layer, match, sort_rows
 from milepost.state.runs.evolution import STORED_AS

@@ -18,7 +18,8 @@ from milepost.protocol.records.object_store import StoreConfig
 from milepost.state.cache.cache import StateCache
 from milepost.state.keyed import run_reader
 from milepost.state.keyed.grouping import number_keys
-from milepost.state.keyed.keyed_state import SubtaskState, restore_state
+from milepost.state.keyed.keyed_state import SubtaskState
+from milepost.state.keyed.restore import restore_state
 from milepost.state.layers import layer
 from milepost.state.layers.key_groups import key_group, key_group_range, subtask_of_key_group
 from milepost.state.layers.key_hash import KeyHash

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.state.buffers.buffers import Buffer, Extent, are_partials, as_partials, decode_rows, encode_rows
 from milepost.state.cache.cache import StateCache
-from milepost.state.keyed.keyed_state import SubtaskState, restore_state
+from milepost.state.keyed.keyed_state import SubtaskState
+from milepost.state.keyed.restore import restore_state
 from milepost.state.layers.integer_packing import narrowed, numbers_at, widened
 from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.handles import StateHandle

@@ -17,7 +17,8 @@ from milepost.errors import InvalidRequest
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.records.state_columns import BEGINS_NULL, SCALE
 from milepost.state.cache.cache import StateCache
-from milepost.state.keyed.keyed_state import SubtaskState, restore_state
+from milepost.state.keyed.keyed_state import SubtaskState
+from milepost.state.keyed.restore import restore_state
 from milepost.state.layers.key_groups import key_group, key_group_range, subtask_of_key_group
 from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.evolution import (

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.records.state_columns import TIMER_EVERY
-from milepost.state.keyed.keyed_state import SubtaskState, restore_state
+from milepost.state.keyed.keyed_state import SubtaskState
+from milepost.state.keyed.restore import restore_state
 from milepost.state.layers.key_groups import key_group, key_group_range
 from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.handles import RunKind, StateHandle

@@ -16,7 +16,7 @@ from milepost.jobmaster.reports.tables import state_rows
 from milepost.jobmaster.reports.tables.row_changes import changes_by_key
 from milepost.jobmaster.reports.tables.state_rows import StateSide, changed_by_key, rows_by_hash, rows_by_key
 from milepost.spill.external_sort import sorted_rows
-from milepost.state.keyed.keyed_state import restore_state
+from milepost.state.keyed.restore import restore_state
 from milepost.state.layers.key_groups import key_group_range
 from milepost.state.layers.key_hash import KeyHash
 from milepost.state.layers.layer import KeySpec
