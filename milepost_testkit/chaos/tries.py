@@ -22,7 +22,7 @@ from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.ids import TimelineId
 from milepost.spark.driver.engines.standalone import is_standalone
 from milepost.spark.driver.runner import SparkEpochRunner
-from milepost.spark.task.row_steps.lookup_stage import read_copy
+from milepost.spark.task.row_steps.lookup_plan import read_copy
 from milepost.spark.wire.task_output import Rows, TaskOutput
 from milepost.storage.open import open_store
 from milepost_testkit.models.data.captured import Begin

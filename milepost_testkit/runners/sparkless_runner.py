@@ -119,7 +119,7 @@ class SparklessRunner:
 
     def _between(self, plan: EpochPlan, step: SqlStep | None, items: Iterable[TaskOutput]) -> Iterator[TaskOutput]:
         if self.sql and step is not None:
-            made = _duckdb().projected(step, self._seen(plan, items, set(step.output_schemas)))
+            made = _duckdb().projected(step, self._seen(plan, items, step.nodes_after))
             yield from self._seen(plan, made) if step.next_step is None else made
             return
         for item in items:

@@ -22,7 +22,7 @@ from milepost.spark.driver.sql_projection import decode_output, encode_output, p
 from milepost.spark.task.attempt import Attempt
 from milepost.spark.task.epoch_tasks import Batches, OperatorStage, OutputStage, epoch_tasks
 from milepost.spark.task.planning.levels import EpochLevels, Level
-from milepost.spark.task.row_steps.lookup_stage import LookupStage
+from milepost.spark.task.row_steps.python_stage import PythonStage
 from milepost.spark.task.row_steps.row_wise import SqlStep
 from milepost.spark.task.row_steps.sql_expression import SqlExpression
 from milepost.spark.wire.exchange import EXCHANGE_SCHEMA
@@ -44,13 +44,13 @@ class FusedTask:
     """The operator stage and the output stage in one Python function, for a level without SQL."""
 
     operators: OperatorStage
-    lookups: LookupStage
+    python: PythonStage
     output: OutputStage
     memory: PlannedMemory
 
     def __call__(self, batches: Batches) -> Batches:
         with _attempt(self.memory) as attempt:
-            yield from self.output.run(attempt, self.lookups.run(attempt, self.operators.run(attempt, batches)))
+            yield from self.output.run(attempt, self.python.run(attempt, self.operators.run(attempt, batches)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +58,19 @@ class WideOperatorStage:
     """The operator stage of a level with SQL. Spark's projection follows."""
 
     operators: OperatorStage
-    lookups: LookupStage
+    python: PythonStage
     sql: SqlStep
     memory: PlannedMemory
 
     def __call__(self, batches: Batches) -> Batches:
         with _attempt(self.memory) as attempt:
-            items = self.lookups.run(attempt, self.operators.run(attempt, batches))
-            yield from encode_output(items, self.sql.input_schemas)
+            items = self.python.run(attempt, self.operators.run(attempt, batches))
+            yield from encode_output(items, self.sql.input_schemas, self.sql.passed)
 
 
 @dataclass(frozen=True, slots=True)
-class WideLookupStage:
-    """The lookups between two Spark projections.
+class WidePythonStage:
+    """What Python computes between two Spark projections.
 
     Attributes:
         sql: the upstream projection.
@@ -83,8 +83,8 @@ class WideLookupStage:
 
     def __call__(self, batches: Batches) -> Batches:
         with _attempt(self.memory) as attempt:
-            items = self.sql.lookups.run(attempt, decode_output(batches, self.sql.output_schemas, self.sql.columns))
-            yield from encode_output(items, self.then.input_schemas)
+            items = self.sql.python.run(attempt, decode_output(batches, self.sql.output_schemas, self.sql.columns))
+            yield from encode_output(items, self.then.input_schemas, self.then.passed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class WideOutputStage:
 
     def __call__(self, batches: Batches) -> Batches:
         with _attempt(self.memory) as attempt:
-            items = self.sql.lookups.run(attempt, decode_output(batches, self.sql.output_schemas, self.sql.columns))
+            items = self.sql.python.run(attempt, decode_output(batches, self.sql.output_schemas, self.sql.columns))
             yield from self.output.run(attempt, items)
 
 
@@ -157,14 +157,14 @@ def _level_stages(
     operators: OperatorStage, output: OutputStage, level: Level, memory: PlannedMemory
 ) -> Iterator[Stage]:
     receivers = None if operators.stateful is None else operators.subtasks
-    rows, lookups, sql = from_arrow_schema(EXCHANGE_SCHEMA), level.row_wise.lookups, level.row_wise.sql
+    rows, python, sql = from_arrow_schema(EXCHANGE_SCHEMA), level.row_wise.python, level.row_wise.sql
     if sql is None:
-        yield Stage(FusedTask(operators, lookups, output, memory), rows, receivers)
+        yield Stage(FusedTask(operators, python, output, memory), rows, receivers)
         return
-    yield Stage(WideOperatorStage(operators, lookups, sql, memory), wide_type(sql.input_schemas), receivers)
+    yield Stage(WideOperatorStage(operators, python, sql, memory), wide_type(sql.input_schemas), receivers)
     for step in level.row_wise.steps:
         if step.next_step is not None:
-            next_stage = Stage(WideLookupStage(step, step.next_step, memory), wide_type(step.next_step.input_schemas))
+            next_stage = Stage(WidePythonStage(step, step.next_step, memory), wide_type(step.next_step.input_schemas))
         else:
             next_stage = Stage(WideOutputStage(output, step, memory), rows)
         yield replace(next_stage, expressions=step.expressions, columns=step.columns)

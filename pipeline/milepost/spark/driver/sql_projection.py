@@ -1,8 +1,10 @@
 """Evaluate SQL operators as a Spark projection between operator stage and output stage.
 
-A wide frame carries the items of a task: `control` (binary) and one struct column `n_<node>` per node. In each row
-exactly one column is set. A SQL operator becomes `CASE WHEN <input is set> AND <WHERE> THEN named_struct(…) END`. Spark
-evaluates it in the same stage, and evaluates nothing more of a row that the filter drops.
+A wide frame carries the items of a task: `control` (binary) and one struct column `n_<node>` per node that SQL reads.
+In each row exactly one column is set. Rows that no SQL reads are in `control`, thousands of them in one value.
+
+A SQL operator becomes `CASE WHEN <input is set> AND <WHERE> THEN named_struct(…) END`. Spark evaluates it in the same
+stage, and evaluates nothing more of a row that the filter drops.
 
 Each SELECT of a UNION ALL gets its own column. A reader of the operator reads all of them, row by row::
 
@@ -15,6 +17,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +38,11 @@ from milepost.spark.task.row_steps.sql_expression import POSITION, SelectedBranc
 from milepost.spark.wire.task_output import Rows, Stamped, TaskOutput, decode_control, encode_control
 
 CONTROL = "control"
+
+NO_NODES: Mapping[str, pa.Schema] = MappingProxyType({})
+
+_PASSED_BYTES = 4 << 20
+"""Rows that only pass are cut into pieces of this size."""
 
 
 def wide_type(schemas: Mapping[str, pa.Schema]) -> StructType:
@@ -185,8 +194,14 @@ def _type_text(type_: DataType) -> str:
     return type_.simpleString()
 
 
-def encode_output(items: Iterable[TaskOutput], schemas: Mapping[str, pa.Schema]) -> Iterator[pa.RecordBatch]:
+def encode_output(
+    items: Iterable[TaskOutput], schemas: Mapping[str, pa.Schema], passed: Mapping[str, pa.Schema] = NO_NODES
+) -> Iterator[pa.RecordBatch]:
     """Encode a task's items as batches of the wide frame. Rows of nodes without a reader are dropped.
+
+    Args:
+        schemas: schema of each node with a column of its own.
+        passed: schema of each node with rows that only pass.
 
     Two tables of `clicks`, stamped 5 and 7 s, then `RowsDone`::
 
@@ -208,13 +223,23 @@ def encode_output(items: Iterable[TaskOutput], schemas: Mapping[str, pa.Schema])
     stamped = Stamped(None)
     for item in items:
         if isinstance(item, Rows):
-            if item.node in types and item.rows.num_rows:
+            if item.node in passed and item.rows.num_rows:
+                for part in _pieces(item.rows.select(passed[item.node].names).cast(passed[item.node])):
+                    yield control(encode_control(replace(item, rows=part)))
+            elif item.node in types and item.rows.num_rows:
                 if (item.lateness_us, item.object) != (stamped.lateness_us, stamped.object):
                     stamped = Stamped(item.lateness_us, item.object)
                     yield control(encode_control(stamped))
                 yield from _encode_rows(item, types, layout)
         else:
             yield control(encode_control(item))
+
+
+def _pieces(rows: pa.Table) -> Iterator[pa.Table]:
+    """Yield rows in pieces of about `_PASSED_BYTES`."""
+    length = max(1, rows.num_rows * _PASSED_BYTES // max(1, rows.nbytes))
+    for start in range(0, rows.num_rows, length):
+        yield rows.slice(start, length)
 
 
 def _encode_rows(item: Rows, types: Mapping[str, pa.StructType], layout: pa.Schema) -> Iterator[pa.RecordBatch]:

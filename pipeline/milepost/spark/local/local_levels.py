@@ -63,9 +63,9 @@ def run_levels(
         for subtask in range(operators.subtasks):
             with task_memory(plan.cache_directory, environment.budget) as memory:
                 attempt = Attempt(subtask, 0, memory, environment.opener, _InlineExecutor, environment.clock)
-                items = level.row_wise.lookups.run(attempt, operators.run(attempt, iter(rows_for(subtask, rows))))
+                items = level.row_wise.python.run(attempt, operators.run(attempt, iter(rows_for(subtask, rows))))
                 for step in level.row_wise.steps:
-                    items = step.lookups.run(attempt, project(step, items))
+                    items = step.python.run(attempt, project(step, items))
                 if level.row_wise.sql is None:
                     items = project(None, items)
                 sent += output.run(attempt, items)

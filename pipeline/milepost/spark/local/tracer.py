@@ -100,7 +100,7 @@ class LocalTracer:
         def project(step: SqlStep | None, items: Iterable[TaskOutput]) -> Iterable[TaskOutput]:
             if step is None:
                 return items
-            ended = _captured(items, capture, lambda node: node not in step.output_schemas)
+            ended = _captured(items, capture, lambda node: node not in step.nodes_after)
             return self._sql.project(plan, step, ended)
 
         with self._sql.refusals(plan, epoch) if epoch.sql else nullcontext():

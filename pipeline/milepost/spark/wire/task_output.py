@@ -89,7 +89,7 @@ class Declined:
 
 
 TaskOutput = Rows | Forward | RowsDone | SnapshotStarted | OperatorStageEnd | Declined
-Control = Stamped | Forward | RowsDone | SnapshotStarted | OperatorStageEnd | Declined
+Control = Stamped | Rows | Forward | RowsDone | SnapshotStarted | OperatorStageEnd | Declined
 
 
 def encode_control(item: Control) -> bytes:
@@ -103,6 +103,10 @@ def encode_control(item: Control) -> bytes:
     if isinstance(item, Stamped):
         header = {"item": "stamped", "lateness_us": item.lateness_us}
         header |= {} if item.object is None else {"object": item.object}
+    elif isinstance(item, Rows):
+        header = {"item": "rows", "node": item.node, "lateness_us": item.lateness_us, "object": item.object}
+        header |= {"distinct": item.distinct, "part": item.part}
+        payload = _encode_table(item.rows)
     elif isinstance(item, Forward):
         buffer = item.buffer
         header = {"item": "forward", "subtask": item.subtask, "operator": buffer.operator, "producer": buffer.producer}
@@ -125,6 +129,13 @@ def encode_control(item: Control) -> bytes:
     return json.dumps(header, sort_keys=True, separators=(",", ":")).encode() + b"\n" + payload
 
 
+def _encode_table(rows: pa.Table) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    return sink.getvalue()
+
+
 def decode_control(body: bytes) -> Control:
     """Decode a control item, the inverse of `encode_control`."""
     head, payload = body.split(b"\n", 1)
@@ -132,6 +143,9 @@ def decode_control(body: bytes) -> Control:
     kind = header["item"]
     if kind == "stamped":
         return Stamped(header["lateness_us"], header.get("object"))
+    if kind == "rows":
+        rows = pa.ipc.open_stream(payload).read_all()
+        return Rows(header["node"], rows, header["lateness_us"], header["distinct"], header["part"], header["object"])
     if kind == "forward":
         times = (header["lateness_us"], header["oldest_us"])
         return Forward(header["subtask"], Buffer(header["operator"], header["producer"], *times, payload))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -19,9 +20,11 @@ from milepost.language.sql.spark_functions import BY_GROUP, ROW_WISE, SYNTAX
 from milepost.language.sql.sql import sql_plan
 from milepost.language.sql.sql_parse import SqlProblem
 from milepost.language.types import ColumnType
+from milepost.operators.base.edges import DELETED_COLUMN
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.protocol.records.state_columns import WEIGHT_COLUMN
 from milepost.spark.driver.engines.session import open_session
 from milepost.spark.driver.sql_projection import (
     collect,
@@ -29,10 +32,12 @@ from milepost.spark.driver.sql_projection import (
     encode_output,
     infer_schema,
     project,
+    wide_frame,
     wide_type,
 )
-from milepost.spark.task.outputs import sql_outputs
-from milepost.spark.task.row_steps.sql_expression import level_sql
+from milepost.spark.task.outputs import SqlOutput, sql_outputs
+from milepost.spark.task.row_steps.column_selection import column_selection
+from milepost.spark.task.row_steps.sql_expression import column_of, level_sql
 from milepost.spark.wire.task_output import Declined, Rows, RowsDone, TaskOutput
 from milepost_testkit import profiles, wording
 from milepost_testkit.specs.graphs import build_graph
@@ -320,3 +325,55 @@ def test_spark_reads_a_time_of_day_as_today(spark: SparkSession, expression: str
     spark.sql(times).createOrReplaceTempView("times")
     row = spark.sql(f"SELECT {expression} > timestamp '2026-01-01' AS by_clock FROM times").head()
     assert row is not None and row.by_clock
+
+
+DELETED = TABLE.append_column(DELETED_COLUMN, [[False, True, True, False, True]])
+WEIGHTED = TABLE.append_column(WEIGHT_COLUMN, [[1, -1, 2, -3, 1]])
+
+
+@pytest.mark.parametrize(
+    ("output", "rows"),
+    [
+        pytest.param("made", TABLE, id="appended rows"),
+        pytest.param("made", DELETED, id="updates with deletes"),
+        pytest.param("made.whole", DELETED, id="all rows of updates"),
+        pytest.param("made.retract", WEIGHTED, id="rows with weights"),
+        pytest.param("made.fill", TABLE, id="rows without weights to rows with weights"),
+    ],
+)
+def test_python_selects_the_columns_that_spark_would_select(spark: SparkSession, output: str, rows: pa.Table) -> None:
+    spec = _spec("SELECT x AS y, tags, name, T AS at, n, n AS again FROM src")
+    (appended,) = sql_outputs(build_graph(spec))
+    deletes = DELETED_COLUMN in rows.column_names
+    one = SqlOutput(output, replace(appended.node, key=("name",) if deletes else (), deletes=deletes), {"src": "src"})
+    schemas = {"src": rows.schema, output: infer_schema(spark, spec, one, {"src": rows.schema})}
+    selection = column_selection(spec, one, schemas)
+    assert selection is not None
+    sql = level_sql(spec, [one], {"src": (column_of("src"),)}, schemas)
+    batches = pa.Table.from_batches(encode_output([Rows("src", rows)], {"src": rows.schema}))
+    wide = wide_frame(spark, batches, {"src": rows.schema})
+    made = collect(project(wide, sql.expressions, {output: sql.columns[output]})).to_batches()
+    by_spark = pa.concat_tables(
+        item.rows for item in decode_output(made, {output: schemas[output]}, sql.columns) if isinstance(item, Rows)
+    )
+    by_python = selection.select(rows)
+    assert by_python.schema == by_spark.schema
+    assert repr(by_python.to_pylist()) == repr(by_spark.to_pylist())
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT n FROM src WHERE n > 0",
+        "SELECT n + 0 AS n FROM src",
+        "SELECT n, 1 AS one FROM src",
+        "SELECT CAST(n AS INT) AS n FROM src",
+        "SELECT explode(tags) AS tag FROM src",
+        "SELECT n FROM src UNION ALL SELECT n FROM src",
+    ],
+)
+def test_python_selects_nothing_but_columns(spark: SparkSession, sql: str) -> None:
+    spec = _spec(sql)
+    (output,) = sql_outputs(build_graph(spec))
+    schema = infer_schema(spark, spec, output, {"src": TABLE.schema})
+    assert column_selection(spec, output, {"src": TABLE.schema, "made": schema}) is None

@@ -14,7 +14,7 @@ from milepost.epoch.metadata import CheckpointMetadata
 from milepost.errors import InvalidRequest, StateCorrupt, SubtaskDeclined
 from milepost.jobmaster import CheckpointReport, JobMaster, NothingToDo, Session
 from milepost.jobmaster.retention.garbage_lists import listed_garbage
-from milepost.spark.task.row_steps.lookup_stage import read_copy
+from milepost.spark.task.row_steps.lookup_plan import read_copy
 from milepost.storage.object_handles import handle_of
 from milepost_testkit import wording
 from milepost_testkit.jobs.backfills import back_fill

@@ -40,6 +40,47 @@ sinks:
 """
 
 
+ROW_WISE = """\
+name: job
+storage: ../store
+sources:
+  rows: {format: csv, path: ../landing/*.csv, settle: 0s, schema: {k: int64, v: int64}}
+operators:
+  - {uid: names, kind: sql, inputs: [rows], sql: "SELECT k AS id, v FROM rows"}
+  - {uid: more, kind: sql, inputs: [names], sql: "SELECT id, v + 1 AS v FROM names"}
+  - {uid: again, kind: sql, inputs: [more], sql: "SELECT v AS n, id FROM more"}
+  - {uid: third, kind: sql, inputs: [again], sql: "SELECT id, n FROM again WHERE n > 1"}
+  - {uid: sums, kind: aggregate, inputs: [rows], key: [k], aggregates: {n: count(*)}}
+  - {uid: shown, kind: sql, inputs: [sums], sql: "SELECT k, n AS rows FROM sums"}
+sinks:
+  - {name: names, input: names, format: parquet, path: ../lake/names, mode: append}
+  - {name: third, input: third, format: parquet, path: ../lake/third, mode: append}
+  - {name: shown, input: shown, format: parquet, path: ../lake/shown, mode: upsert}
+"""
+
+
+def test_a_select_of_columns_needs_no_spark_unless_its_input_is_sql_of_spark(tmp_path: Path) -> None:
+    """One projection computes `more`, `again` and `third`. It reads `names`, and the rows of `rows` only pass it."""
+    job, runner = SparklessJob.create(tmp_path), SparklessRunner()
+    (tmp_path / "config" / "small.yaml").write_text(ROW_WISE)
+    job.land("a.csv", "k,v\n1,2\n")
+    with pytest.raises(AssertionError, match="SQL needs Spark"):
+        JobMaster(job.loaded()).epochs.run(Session.cli(), runner)
+    (plan,) = runner.plans
+    columns = {"names": "id v", "more": "id v", "again": "n id", "third": "id n", "shown": "k rows"}
+    schemas = {uid: pa.schema([(name, pa.int64()) for name in names.split()]) for uid, names in columns.items()}
+    first, second = plan_levels(plan, 2, lambda output, inputs: schemas[output.name]).levels
+    assert [(one.output, one.input) for one in first.row_wise.python.plans] == [("names", "rows")]
+    (step,) = first.row_wise.steps
+    assert [one.uid for one in step.expressions] == ["more", "again", "third"] and step.python.plans == ()
+    assert ([*step.input_schemas], [*step.passed], [*step.output_schemas]) == (
+        ["names"],
+        ["rows"],
+        ["names", "third"],
+    )
+    assert second.row_wise.sql is None and [one.output for one in second.row_wise.python.plans] == ["shown"]
+
+
 def test_a_union_is_made_at_each_level_of_its_inputs_and_sent_on_from_there(tmp_path: Path) -> None:
     """A column of the wide frame for each path; rows of a source are stamped with the least watermark of all inputs."""
     job, runner = SparklessJob.create(tmp_path), SparklessRunner()

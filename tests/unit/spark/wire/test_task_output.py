@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 
-from milepost.spark.driver.sql_projection import column_of, decode_output, encode_output
+from milepost.spark.driver.sql_projection import CONTROL, column_of, decode_output, encode_output
 from milepost.spark.wire.task_output import Rows, RowsDone, TaskOutput
 
 
@@ -18,3 +19,36 @@ def test_rows_keep_their_stamp_and_their_object() -> None:
         (stamp, key, table) for stamp, key in stamps
     ]
     assert len(rows) == len(stamps) and done == RowsDone()
+
+
+def test_rows_that_no_sql_reads_are_values_of_one_column() -> None:
+    """They keep all that is known of them, their order among the other items, and only the columns of their node."""
+    read, only_sent = pa.table({"n": pa.array([1], pa.int64())}), pa.table({"t": ["a", None], "unused": [1, 2]})
+    items: list[TaskOutput] = [
+        Rows("src", read),
+        Rows("sums", only_sent, 7, distinct=True, part=2),
+        Rows("src", read, 3, object="a.csv"),
+        Rows("sums", only_sent, object="b.csv"),
+        RowsDone(),
+    ]
+    schema = pa.schema([("t", pa.string())])
+    batches = [*encode_output(items, {"src": read.schema}, {"sums": schema})]
+    assert {tuple(batch.schema.names) for batch in batches} == {(CONTROL, column_of("src"))}
+    back = [*decode_output(batches, {"src": read.schema}, {"src": (column_of("src"),)})]
+    sent = only_sent.select(["t"])
+    assert back == [
+        Rows("src", read),
+        Rows("sums", sent, 7, distinct=True, part=2),
+        Rows("src", read, 3, object="a.csv"),
+        Rows("sums", sent, object="b.csv"),
+        RowsDone(),
+    ]
+
+
+def test_rows_that_no_sql_reads_are_cut_to_what_one_value_may_hold() -> None:
+    rows = pa.table({"n": np.arange(3 << 20)})  # 24 MB
+    batches = [*encode_output([Rows("sums", rows)], {}, {"sums": rows.schema})]
+    sizes = [batch.column(CONTROL).nbytes for batch in batches]
+    assert len(sizes) == 6 and max(sizes) < (4 << 20) + 4096
+    back = [item.rows for item in decode_output(batches, {}, {}) if isinstance(item, Rows)]
+    assert pa.concat_tables(back).equals(rows)

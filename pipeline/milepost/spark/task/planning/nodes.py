@@ -33,7 +33,7 @@ from milepost.spark.task.outputs import (
     sql_outputs,
 )
 from milepost.spark.task.planning.clocks import is_timed
-from milepost.spark.task.row_steps.lookup_stage import LookupPlan
+from milepost.spark.task.row_steps.lookup_plan import LookupPlan
 
 if TYPE_CHECKING:
     from milepost.quality import RowRules

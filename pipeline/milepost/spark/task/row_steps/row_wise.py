@@ -1,11 +1,13 @@
-"""Order the SQL and the lookups of a level, without an exchange.
+"""Order the row-wise operators of a level, without an exchange.
 
-SQL runs in Spark, lookups in Python. A level without lookups has one projection between its operator stage and its
-output stage. A lookup runs after the step that produces its rows: the operator stage or a projection. SQL that reads a
-lookup needs a further projection. ``depth`` is the number of projections that a node's rows have passed::
+SQL runs in Spark, lookups in Python. A SELECT of unchanged columns runs in Python too, unless its input is computed by
+Spark. A level with SQL has one projection between its operator stage and its output stage. What runs in Python follows
+the step that produces its rows: the operator stage or a projection. SQL that reads a lookup of SQL needs a further
+projection. ``depth`` is the number of projections that a node's rows have passed::
 
     source -> sql a -> lookup b -> sql c      depth  0  1  1  2
     source -> lookup d -> sql e               depth  0  0  1
+    source -> columns f -> sql g              depth  0  0  1
 """
 
 from __future__ import annotations
@@ -27,29 +29,38 @@ from milepost.spark.task.outputs import (
     readers,
     sql_outputs,
 )
-from milepost.spark.task.row_steps.lookup_stage import LookupPlan, LookupStage
+from milepost.spark.task.row_steps.column_selection import ColumnSelection, column_selection
+from milepost.spark.task.row_steps.lookup_plan import LookupPlan
+from milepost.spark.task.row_steps.python_stage import PythonStage
 from milepost.spark.task.row_steps.sql_expression import SqlExpression, column_of, level_sql
 
 
 @dataclass(frozen=True, slots=True)
 class SqlStep:
-    """One Spark projection of a level, with the lookups after it.
+    """One Spark projection of a level, with what Python computes after it.
 
     Attributes:
-        input_schemas: node -> schema, for each input that its SQL or a downstream step reads.
+        input_schemas: node -> schema, for each input that its SQL reads.
+        passed: node -> schema, for each other node with rows that a downstream step reads.
         expressions: expressions of its SQL operators, in topological order.
-        output_schemas: node -> schema, for each output that a downstream step reads.
+        output_schemas: node -> schema, for each output of the projection that a downstream step reads.
         columns: node -> columns of the wide frame that hold its rows.
-        lookups: lookups on its outputs.
+        python: what Python computes from the rows after the projection.
         next_step: the next projection; None: this is the last.
     """
 
     input_schemas: Mapping[str, pa.Schema]
+    passed: Mapping[str, pa.Schema]
     expressions: tuple[SqlExpression, ...]
     output_schemas: Mapping[str, pa.Schema]
     columns: Mapping[str, tuple[str, ...]]
-    lookups: LookupStage
+    python: PythonStage
     next_step: SqlStep | None
+
+    @property
+    def nodes_after(self) -> frozenset[str]:
+        """The nodes with rows after the projection."""
+        return frozenset((*self.output_schemas, *self.passed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +68,11 @@ class RowWise:
     """The steps between a level's operator stage and its output stage.
 
     Attributes:
-        lookups: lookups on the rows of the operator stage.
+        python: what Python computes from the rows of the operator stage.
         sql: the first projection; None: there is none.
     """
 
-    lookups: LookupStage
+    python: PythonStage
     sql: SqlStep | None
 
     @property
@@ -91,41 +102,46 @@ def row_wise(
         emits_sql: whether the steps also emit the rows of SQL that only other SQL reads.
     """
     every = list(outputs)
-    outputs_by_name = {
+    selects = {
         one.name: one
         for one in sql_outputs(plan.graph, nodes_with_whole_output(plan), nodes_with_fill_output(plan), plan.begin)
         if any(level in plan.graph.nodes[uid].levels for uid in one.inputs)
     }
-    depths = _projection_depths(plan.graph, level, outputs_by_name)
+    selections = _selections(plan, selects, schemas)
+    by_spark = {name: one for name, one in selects.items() if name not in selections}
+    by_python: dict[str, LookupPlan | ColumnSelection] = {**lookups, **selections}
+    depths = _projection_depths(plan.graph, level, selects, by_spark)
     sent = {
-        name
-        for name, node, sinks in every
-        if sinks or readers(plan, name, node) or (emits_sql and name in outputs_by_name)
+        name for name, node, sinks in every if sinks or readers(plan, name, node) or (emits_sql and name in selects)
     }
-    inputs: dict[str, Collection[str]] = {name: one.inputs.values() for name, one in outputs_by_name.items()}
-    inputs |= {uid: plan.graph.nodes[uid].inputs for uid in lookups}
+    inputs: dict[str, Collection[str]] = {name: one.inputs.values() for name, one in by_spark.items()}
+    inputs |= {name: (one.input,) for name, one in by_python.items()}
 
     def of_kind(kind: Container[str], passes: Callable[[int], bool]) -> list[str]:
         return [name for name, depth in depths.items() if name in kind and passes(depth)]
 
-    def stage(depth: int) -> LookupStage:
-        own = tuple(lookups[uid] for uid in of_kind(lookups, lambda one: one == depth))
-        return LookupStage(plan.checkpoint_id, plan.token, level, plan.job_store, own)
+    def stage(depth: int) -> PythonStage:
+        own = tuple(by_python[name] for name in of_kind(by_python, lambda one: one == depth))
+        return PythonStage(plan.checkpoint_id, plan.token, level, plan.job_store, own)
 
-    def read_from(sql: int, lookup: int) -> set[str]:
-        further = of_kind(outputs_by_name, lambda depth: depth >= sql) + of_kind(lookups, lambda depth: depth >= lookup)
+    def read_from(sql: int, python: int) -> set[str]:
+        further = of_kind(by_spark, lambda depth: depth >= sql) + of_kind(by_python, lambda depth: depth >= python)
         return sent.union(name for reader in further for name in inputs[reader])
 
     step: SqlStep | None = None
-    for number in range(max((depths[uid] for uid in of_kind(outputs_by_name, lambda _: True)), default=0), 0, -1):
-        own = of_kind(outputs_by_name, lambda depth, own=number: depth == own)  # type: ignore[misc]
+    for number in range(max((depths[name] for name in of_kind(by_spark, lambda _: True)), default=0), 0, -1):
+        own = of_kind(by_spark, lambda depth, own=number: depth == own)  # type: ignore[misc]
         available = {name: (column_of(name),) for name, depth in depths.items() if depth < number}
-        sql = level_sql(plan.spec, [outputs_by_name[name] for name in own], available, schemas)
+        sql = level_sql(plan.spec, [by_spark[name] for name in own], available, schemas)
         before = {name for name, _, _ in every if depths.get(name, 0) < number}
-        read_later = before.union(own) & read_from(number + 1, number)
+        read_by_sql = {name for reader in own for name in inputs[reader]}
+        needed = before & read_from(number, number)
+        passed = needed - read_by_sql
+        read_later = (before.union(own) & read_from(number + 1, number)) - passed
         output_schemas = {name: schemas[name] for name, _, _ in every if name in read_later}
         step = SqlStep(
-            {name: schemas[name] for name, _, _ in every if name in before & read_from(number, number)},
+            {name: schemas[name] for name, _, _ in every if name in needed & read_by_sql},
+            {name: schemas[name] for name, _, _ in every if name in passed},
             sql.expressions,
             output_schemas,
             {name: sql.columns.get(name, (column_of(name),)) for name in output_schemas},
@@ -135,11 +151,32 @@ def row_wise(
     return RowWise(stage(0), step)
 
 
-def _projection_depths(graph: JobGraph, level: int, outputs_by_name: Mapping[str, SqlOutput]) -> dict[str, int]:
+def _selections(
+    plan: EpochPlan, selects: Mapping[str, SqlOutput], schemas: Mapping[str, pa.Schema]
+) -> dict[str, ColumnSelection]:
+    """Return the SQL outputs that Python computes. One that reads what Spark computes is left to the same projection.
+
+    Args:
+        selects: the SQL outputs, in topological order.
+    """
+    found: dict[str, ColumnSelection] = {}
+    for name, output in selects.items():
+        made_by_spark = [
+            read for uid, read in output.inputs.items() if plan.graph.nodes[uid].is_select and read not in found
+        ]
+        selection = None if made_by_spark else column_selection(plan.spec, output, schemas)
+        if selection is not None:
+            found[name] = selection
+    return found
+
+
+def _projection_depths(
+    graph: JobGraph, level: int, selects: Mapping[str, SqlOutput], by_spark: Container[str]
+) -> dict[str, int]:
     """Return the depth of each output of a level.
 
     Args:
-        outputs_by_name: the SQL outputs, in topological order.
+        selects: the SQL outputs, in topological order. by_spark: those that Spark computes.
     """
     depths: dict[str, int] = {}
     for node in graph.nodes.values():
@@ -150,15 +187,17 @@ def _projection_depths(graph: JobGraph, level: int, outputs_by_name: Mapping[str
         elif not node.is_select:
             depths |= dict.fromkeys((node.uid, node.read, node.uid + WHOLE, node.uid + FILL), 0)
         else:
-            depths |= {
-                output.name: _sql_depth(graph, output, depths)
-                for output in outputs_by_name.values()
-                if output.node == node
-            }
-    return {output.name: _sql_depth(graph, output, depths) for output in outputs_by_name.values()} | depths
+            depths |= {one.name: _sql_depth(one, depths, by_spark) for one in selects.values() if one.node == node}
+    return {one.name: _sql_depth(one, depths, by_spark) for one in selects.values()} | depths
 
 
-def _sql_depth(graph: JobGraph, output: SqlOutput, depths: Mapping[str, int]) -> int:
-    """Return the depth of a SQL output: the depth of SQL that it reads, or one more than that of any other input."""
-    read = [(uid, name) for uid, name in output.inputs.items() if name in depths]
-    return max(depths[name] + (not graph.nodes[uid].is_select) for uid, name in read)
+def _sql_depth(output: SqlOutput, depths: Mapping[str, int], by_spark: Container[str]) -> int:
+    """Return the depth of a SQL output.
+
+    That is the depth of an input that Spark computes in the same projection, or one more than that of any other input.
+    What Python computes has the depth of its input.
+    """
+    starts_projection = output.name in by_spark
+    return max(
+        depths[name] + (starts_projection and name not in by_spark) for name in output.inputs.values() if name in depths
+    )
