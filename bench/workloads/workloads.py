@@ -33,7 +33,7 @@ from bench.workloads.language import (
     UPDATES_JOIN,
     Statement,
 )
-from bench.workloads.shapes import Family, Shape, Skew
+from bench.workloads.shapes import ORDERS, Family, Shape, Skew
 
 BIDS = "bids"
 """The stream that most workloads read."""
@@ -236,7 +236,7 @@ STATEMENTS = {
 _EVENTS = Shape(1, family=Family.NEXMARK)
 _WITHOUT_BIDS = Shape(1, rows=12_500_000, family=Family.NEXMARK)
 """Events with 1 M persons and auctions."""
-_CHANGES = Shape(150_000, rows=1_500, seed=4, family=Family.TPCH)
+_CHANGES = Shape(ORDERS, rows=ORDERS // 100, seed=4, family=Family.TPCH)
 
 
 def _stated(query: Query, says: str, shape: Shape) -> Workload:
@@ -319,7 +319,7 @@ WORKLOADS = {
             Query.UPDATES_JOIN,
             ("category_id",),
             Shape(5_000_000, coarse=True),
-            memory="6g",
+            memory="12g",
         ),
         Workload(
             "hot-key",
