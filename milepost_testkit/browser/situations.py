@@ -1,6 +1,6 @@
 """Nine situations of a job, each staged for real in one Airflow, and pictures of the pages that show them.
 
-    python -m milepost_testkit.browser.situations FOLDER    writes FOLDER/<situation>-light.png and -dark.png
+    python -m milepost_testkit.browser.situations FOLDER    writes FOLDER/<job>-light.png and -dark.png
 
 A person who looks at a picture for ten seconds should know what is wrong, since when, and what to click.
 """
@@ -30,6 +30,18 @@ from milepost_testkit.browser.tours import tour_of
 from milepost_testkit.processes.processes import free_ports
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
+JOBS = {
+    "healthy": "hazel",
+    "late_flood": "cedar",
+    "empty_source": "oak",
+    "veto": "ash",
+    "paused": "maple",
+    "waiting_approval": "elm",
+    "running_long": "birch",
+    "broken_head": "fir",
+    "store_away": "larch",
+}
+"""Situation -> its job. The names of the jobs do not give the situations away."""
 EPOCHS = 12
 SHOPS = ("north", "south", "west")
 SPEC = """\
@@ -94,44 +106,44 @@ class StagedJob:
 
 
 def _healthy(airflow: AirflowInstance) -> None:
-    StagedJob.create(airflow, "healthy").run()
+    StagedJob.create(airflow, JOBS["healthy"]).run()
 
 
 def _late_flood(airflow: AirflowInstance) -> None:
-    job = StagedJob.create(airflow, "late_flood")
+    job = StagedJob.create(airflow, JOBS["late_flood"])
     job.land(EPOCHS, job.run(), late=288)
     job.epoch()
 
 
 def _empty_source(airflow: AirflowInstance) -> None:
-    job = StagedJob.create(airflow, "empty_source", more="health: {max_age: 30m}\n")
+    job = StagedJob.create(airflow, JOBS["empty_source"], more="health: {max_age: 30m}\n")
     job.run(newest=datetime.now(UTC).replace(second=0, microsecond=0) - timedelta(hours=3))
 
 
 def _veto(airflow: AirflowInstance) -> None:
-    job = StagedJob.create(airflow, "veto")
+    job = StagedJob.create(airflow, JOBS["veto"])
     job.land(EPOCHS, job.run(), amount=-700)
     with pytest.raises(QualityGateFailed):
         job.epoch()
 
 
 def _paused(airflow: AirflowInstance) -> None:
-    job = StagedJob.create(airflow, "paused", more='schedule: {cron: "*/10 * * * *", timezone: UTC}\n')
+    job = StagedJob.create(airflow, JOBS["paused"], more='schedule: {cron: "*/10 * * * *", timezone: UTC}\n')
     job.land(EPOCHS, job.run())
 
 
 def _waiting_approval(airflow: AirflowInstance) -> None:
-    StagedJob.create(airflow, "waiting_approval").run()
+    StagedJob.create(airflow, JOBS["waiting_approval"]).run()
 
 
 def _running_long(airflow: AirflowInstance) -> None:
-    job = StagedJob.create(airflow, "running_long")
+    job = StagedJob.create(airflow, JOBS["running_long"])
     job.land(EPOCHS, job.run())
     assert isinstance(job.master.triggers.trigger(Session.cli()), Triggered)
 
 
 def _broken_head(airflow: AirflowInstance) -> None:
-    job = StagedJob.create(airflow, "broken_head")
+    job = StagedJob.create(airflow, JOBS["broken_head"])
     job.run()
     context = JobContext(load_job(job.spec))
     state = context.head().state
@@ -142,7 +154,7 @@ def _broken_head(airflow: AirflowInstance) -> None:
 
 def _store_away(airflow: AirflowInstance) -> None:
     closed = f'store: {{endpoint_url: "http://127.0.0.1:{free_ports(1)[0]}", region: us-east-1}}\n'
-    StagedJob.create(airflow, "store_away", storage="s3://lake", more=closed)
+    StagedJob.create(airflow, JOBS["store_away"], storage="s3://lake", more=closed)
 
 
 SITUATIONS: dict[str, Callable[[AirflowInstance], None]] = {
@@ -156,7 +168,7 @@ SITUATIONS: dict[str, Callable[[AirflowInstance], None]] = {
     "broken_head": _broken_head,
     "store_away": _store_away,
 }
-"""Name of a job -> what brings it into the situation, before Airflow starts."""
+"""Situation -> what brings its job into it, before Airflow starts."""
 
 
 @contextmanager
@@ -167,11 +179,11 @@ def staged_airflow(folder: Path) -> Iterator[AirflowInstance]:
         stage(instance)
     try:
         instance.stack.start_airflow()
-        dag_ids = {epoch_dag_id(name) for name in SITUATIONS}
+        dag_ids = {epoch_dag_id(job) for job in JOBS.values()}
         instance.until(lambda: dag_ids <= instance.rest.dags().keys(), "the jobs are listed")
-        for dag_id in sorted(dag_ids - {epoch_dag_id("paused")}):
+        for dag_id in sorted(dag_ids - {epoch_dag_id(JOBS["paused"])}):
             instance.rest.set_paused(dag_id, False)
-        request_rollback(instance, "waiting_approval", 5)
+        request_rollback(instance, JOBS["waiting_approval"], 5)
         yield instance
     finally:
         instance.stop()
@@ -181,7 +193,7 @@ def main() -> None:
     target = Path(sys.argv[1]).absolute()
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="milepost-") as folder, staged_airflow(Path(folder)) as airflow:
-        addresses = {"all_jobs": jobs_url(), **{name: job_url(epoch_dag_id(name)) for name in SITUATIONS}}
+        addresses = {"all_jobs": jobs_url(), **{job: job_url(epoch_dag_id(job)) for job in JOBS.values()}}
         for theme in ("light", "dark"):
             pictures = {str(target / f"{name}-{theme}.png"): address for name, address in addresses.items()}
             tour_of(airflow, roots=(), pictures=pictures, picture_theme=theme)

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 from milepost.exports import lazy_exports
 
 if TYPE_CHECKING:
+    from milepost.language.sql.comparisons import Comparisons as Comparisons
+    from milepost.language.sql.comparisons import compile_comparisons as compile_comparisons
     from milepost.language.sql.condition import check_condition as check_condition
     from milepost.language.sql.condition import condition_sql as condition_sql
     from milepost.language.sql.plan import ITEM as ITEM

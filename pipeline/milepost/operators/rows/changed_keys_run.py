@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.operators.base.edges import DELETED_COLUMN
-from milepost.operators.contract import KeyedState, OperatorOutput
+from milepost.operators.contract import KeyedState, OperatorOutput, RowsOfKeys
 from milepost.operators.rows.columns import distinct_rows
 from milepost.operators.rows.retractions import check_settled
 from milepost.operators.rows.row_order import sorted_rows
-from milepost.protocol.records import WEIGHT_COLUMN
+from milepost.protocol.records import WEIGHT_COLUMN, cached_property
 
 
 class ChangingOperator(Protocol):
@@ -61,7 +61,7 @@ class ChangedKeysRun(Generic[_Operator]):
 
         With a stable key, a key is without rows only while the rows that replace them are in flight.
         """
-        keys = self._changed_keys()
+        keys = self._changed_keys
         if keys is None:
             return self._operator.output_schema.empty_table()
         self._changes, ended = self._operator.changes(keys, self._state)
@@ -72,8 +72,9 @@ class ChangedKeysRun(Generic[_Operator]):
         """Return the changed rows: retractions of those at the start of the epoch, and the current ones."""
         return self._changes
 
+    @cached_property
     def _changed_keys(self) -> pa.Table | None:
-        """Return the distinct keys of the epoch in ascending order, or None if there are none."""
+        """The distinct keys of the epoch in ascending order, or None if there are none. All rows are ingested."""
         if not any(piece.num_rows for piece in self._pieces):
             return None
         keys = distinct_rows(pa.concat_tables(self._pieces))
@@ -93,7 +94,11 @@ class RetractedKeysRun(ChangedKeysRun[_Operator]):
         columns = [*(self._operator.key if columns is None else columns), WEIGHT_COLUMN]
         if all_keys:
             return self._state.rows().select(columns)
-        keys = self._changed_keys()
-        if keys is None:
+        if self._found is None:
             return self._changes.slice(0, 0).select(columns)
-        return self._state.lookup_all(keys).take(columns)
+        return self._found.take(columns)
+
+    @cached_property
+    def _found(self) -> RowsOfKeys | None:
+        """The rows of the keys that changed, at the end of the epoch; None if there are no such keys."""
+        return None if self._changed_keys is None else self._state.lookup_all(self._changed_keys)

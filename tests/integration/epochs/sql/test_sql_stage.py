@@ -331,6 +331,7 @@ DELETED = TABLE.append_column(DELETED_COLUMN, [[False, True, True, False, True]]
 WEIGHTED = TABLE.append_column(WEIGHT_COLUMN, [[1, -1, 2, -3, 1]])
 
 
+@pytest.mark.parametrize("where", ["", "WHERE n > 0 OR name = ''"])
 @pytest.mark.parametrize(
     ("output", "rows"),
     [
@@ -341,8 +342,8 @@ WEIGHTED = TABLE.append_column(WEIGHT_COLUMN, [[1, -1, 2, -3, 1]])
         pytest.param("made.fill", TABLE, id="rows without weights to rows with weights"),
     ],
 )
-def test_python_selects_the_columns_that_spark_would_select(spark: SparkSession, output: str, rows: pa.Table) -> None:
-    spec = _spec("SELECT x AS y, tags, name, T AS at, n, n AS again FROM src")
+def test_python_selects_what_spark_would_select(spark: SparkSession, output: str, rows: pa.Table, where: str) -> None:
+    spec = _spec(f"SELECT x AS y, tags, name, T AS at, n, n AS again FROM src {where}")
     (appended,) = sql_outputs(build_graph(spec))
     deletes = DELETED_COLUMN in rows.column_names
     one = SqlOutput(output, replace(appended.node, key=("name",) if deletes else (), deletes=deletes), {"src": "src"})
@@ -364,7 +365,7 @@ def test_python_selects_the_columns_that_spark_would_select(spark: SparkSession,
 @pytest.mark.parametrize(
     "sql",
     [
-        "SELECT n FROM src WHERE n > 0",
+        "SELECT n FROM src WHERE n + 0 > 0",
         "SELECT n + 0 AS n FROM src",
         "SELECT n, 1 AS one FROM src",
         "SELECT CAST(n AS INT) AS n FROM src",
@@ -372,7 +373,7 @@ def test_python_selects_the_columns_that_spark_would_select(spark: SparkSession,
         "SELECT n FROM src UNION ALL SELECT n FROM src",
     ],
 )
-def test_python_selects_nothing_but_columns(spark: SparkSession, sql: str) -> None:
+def test_python_computes_no_value(spark: SparkSession, sql: str) -> None:
     spec = _spec(sql)
     (output,) = sql_outputs(build_graph(spec))
     schema = infer_schema(spark, spec, output, {"src": TABLE.schema})

@@ -71,5 +71,6 @@ class PythonStage:
             if plan.input == item.node and item.rows.num_rows:
                 rows = opened[plan.uid].find(item.rows) if isinstance(plan, LookupPlan) else plan.select(item.rows)
                 made = Rows(plan.output, rows, item.lateness_us, object=item.object)
-                yield made
-                yield from self._made_from(made, opened)
+                if rows.num_rows:
+                    yield made
+                    yield from self._made_from(made, opened)
