@@ -243,7 +243,7 @@ def _stated(query: Query, says: str, shape: Shape) -> Workload:
     """Return the workload of an example's query."""
     number = query.value.partition("-")[2]
     of = {Family.NEXMARK: "Nexmark", Family.TPCH: "TPC-H"}[shape.family]
-    return Workload(query.value, f"{of} {number}: {says}", query, STATEMENTS[query].key, shape)
+    return Workload(query.value, f"{of} {number}: {says}", query, STATEMENTS[query].key, shape, memory="12g")
 
 
 def _keyed(name: str, says: str, key: tuple[str, ...], shape: Shape) -> Workload:
