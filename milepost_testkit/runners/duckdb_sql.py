@@ -38,7 +38,7 @@ def _schema(column: str, schema: pa.Schema, expression: SqlExpression) -> pa.Sch
 
 def projected(step: SqlStep, items: Iterable[TaskOutput]) -> Iterator[TaskOutput]:
     """Yield items behind a projection, which is Spark's otherwise."""
-    batches = [*encode_output(items, step.input_schemas, step.passed)]
+    batches = [*encode_output(items, step.input_schemas, step.unread_schemas)]
     rows = pa.Table.from_batches(batches).combine_chunks()
     for group in _independent(step.expressions):
         if len(group) == 1:

@@ -209,7 +209,7 @@ class KeyedState(Protocol):
         """Return the rows of routing keys at the start of the epoch, in the form of `lookup_all`."""
 
     def lookup_unchanged(self, routing_keys: pa.Table) -> RowsOfKeys:
-        """Return rows as `lookup_all` does, except those of `weight_changes`."""
+        """Return what `lookup_all` returns, without the rows of `weight_changes`. For tables of `multi_row_table`."""
 
     def rows(self) -> pa.Table:
         """Return all live rows."""

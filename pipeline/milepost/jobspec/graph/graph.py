@@ -113,7 +113,7 @@ class Node:
 
     @property
     def is_select(self) -> bool:
-        """Whether its rows are a query, which Spark evaluates as a projection."""
+        """Whether its rows are a query."""
         return self.kind in KINDS and issubclass(KINDS[self.kind], SelectSpec)
 
     @property

@@ -31,7 +31,7 @@ _INTEGER, _TEXT, _DATE, _BOOLEAN = "integer", "text", "date", "boolean"
 _MOST_INTEGER = 2**63 - 1
 _DAY = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _MOST_VALUES = 32
-"""Of an IN."""
+"""Maximum number of values of an IN."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Comparisons:
         return pc.call_function(self.function, values)
 
     def is_true(self, rows: pa.Table) -> pa.ChunkedArray:
-        """Return which rows pass the condition."""
+        """Return a mask of the rows for which the condition is true."""
         return self.evaluate(rows).fill_null(False)
 
 

@@ -1,8 +1,8 @@
 """Check that SQL is one row-wise SELECT, and split it into expressions for Spark.
 
-sqlglot only parses. Spark gets the user's own text, cut at token positions, with column references qualified. No SQL is
-generated from sqlglot's tree, so sqlglot cannot change its meaning. References that cannot be qualified safely are
-refused.
+Spark gets the user's own text, cut at token positions, with column references qualified. No SQL is generated from
+sqlglot's tree. Only `comparisons.py` evaluates that tree, for conditions whose meaning does not depend on the engine.
+References that cannot be qualified safely are refused.
 
     SELECT f.dep_delay / 60 AS hours, carrier FROM flights f WHERE f.dep_delay > 0
     qualify="row"  ->  columns      ("hours", "`row`.`dep_delay` / 60"), ("carrier", "`row`.`carrier`")

@@ -320,9 +320,9 @@ class JoinOverUpdatesRun:
         is_read[keys[keys >= 0]] = True
         numbers = np.flatnonzero(is_read)
         routing_keys = distinct.take(pa.array(numbers))
-        same = self._tables[side].lookup_unchanged(routing_keys.rename_columns(names) if names else routing_keys)
-        weights = same.take([WEIGHT_COLUMN]).column(0).to_numpy()
-        return SideRows(numbers[same.owners], weights, weights, same)
+        unchanged = self._tables[side].lookup_unchanged(routing_keys.rename_columns(names) if names else routing_keys)
+        weights = unchanged.take([WEIGHT_COLUMN]).column(0).to_numpy()
+        return SideRows(numbers[unchanged.owners], weights, weights, unchanged)
 
 
 def _repeated(rows: pa.Table, batch_rows: int) -> Iterator[pa.Table]:

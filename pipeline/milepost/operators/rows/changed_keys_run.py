@@ -74,7 +74,7 @@ class ChangedKeysRun(Generic[_Operator]):
 
     @cached_property
     def _changed_keys(self) -> pa.Table | None:
-        """The distinct keys of the epoch in ascending order, or None if there are none. All rows are ingested."""
+        """The distinct keys of the epoch, ascending; None if there are none. Valid once all rows are ingested."""
         if not any(piece.num_rows for piece in self._pieces):
             return None
         keys = distinct_rows(pa.concat_tables(self._pieces))
@@ -94,11 +94,11 @@ class RetractedKeysRun(ChangedKeysRun[_Operator]):
         columns = [*(self._operator.key if columns is None else columns), WEIGHT_COLUMN]
         if all_keys:
             return self._state.rows().select(columns)
-        if self._found is None:
+        if self._rows_of_changed_keys is None:
             return self._changes.slice(0, 0).select(columns)
-        return self._found.take(columns)
+        return self._rows_of_changed_keys.take(columns)
 
     @cached_property
-    def _found(self) -> RowsOfKeys | None:
+    def _rows_of_changed_keys(self) -> RowsOfKeys | None:
         """The rows of the keys that changed, at the end of the epoch; None if there are no such keys."""
         return None if self._changed_keys is None else self._state.lookup_all(self._changed_keys)

@@ -23,7 +23,7 @@ from milepost.operators.base.sql_lineage import sql_lineage
 
 
 class SelectSpec(RowWiseSpec):
-    """Row-wise operators whose rows are a query, which Spark evaluates as a projection."""
+    """Row-wise operators whose rows are a query, evaluated with Spark's results."""
 
     inputs: Annotated[Many[StepName], Field(min_length=1), AfterValidator(distinct)]
 

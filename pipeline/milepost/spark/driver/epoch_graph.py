@@ -41,36 +41,36 @@ def _attempt(planned: PlannedMemory) -> Iterator[Attempt]:
 
 @dataclass(frozen=True, slots=True)
 class FusedTask:
-    """The operator stage and the output stage in one Python function, for a level without SQL."""
+    """The operator stage and the output stage in one Python function, for a level without a Spark projection."""
 
     operators: OperatorStage
-    python: PythonStage
+    python_stage: PythonStage
     output: OutputStage
     memory: PlannedMemory
 
     def __call__(self, batches: Batches) -> Batches:
         with _attempt(self.memory) as attempt:
-            yield from self.output.run(attempt, self.python.run(attempt, self.operators.run(attempt, batches)))
+            yield from self.output.run(attempt, self.python_stage.run(attempt, self.operators.run(attempt, batches)))
 
 
 @dataclass(frozen=True, slots=True)
 class WideOperatorStage:
-    """The operator stage of a level with SQL. Spark's projection follows."""
+    """The operator stage of a level with a Spark projection, which follows it."""
 
     operators: OperatorStage
-    python: PythonStage
+    python_stage: PythonStage
     sql: SqlStep
     memory: PlannedMemory
 
     def __call__(self, batches: Batches) -> Batches:
         with _attempt(self.memory) as attempt:
-            items = self.python.run(attempt, self.operators.run(attempt, batches))
-            yield from encode_output(items, self.sql.input_schemas, self.sql.passed)
+            items = self.python_stage.run(attempt, self.operators.run(attempt, batches))
+            yield from encode_output(items, self.sql.input_schemas, self.sql.unread_schemas)
 
 
 @dataclass(frozen=True, slots=True)
 class WidePythonStage:
-    """What Python computes between two Spark projections.
+    """The Python stage between two Spark projections.
 
     Attributes:
         sql: the upstream projection.
@@ -83,13 +83,15 @@ class WidePythonStage:
 
     def __call__(self, batches: Batches) -> Batches:
         with _attempt(self.memory) as attempt:
-            items = self.sql.python.run(attempt, decode_output(batches, self.sql.output_schemas, self.sql.columns))
-            yield from encode_output(items, self.then.input_schemas, self.then.passed)
+            items = self.sql.python_stage.run(
+                attempt, decode_output(batches, self.sql.output_schemas, self.sql.columns)
+            )
+            yield from encode_output(items, self.then.input_schemas, self.then.unread_schemas)
 
 
 @dataclass(frozen=True, slots=True)
 class WideOutputStage:
-    """The output stage of a level with SQL. It follows Spark's last projection."""
+    """The output stage of a level with Spark projections. It follows the last one."""
 
     output: OutputStage
     sql: SqlStep
@@ -97,7 +99,9 @@ class WideOutputStage:
 
     def __call__(self, batches: Batches) -> Batches:
         with _attempt(self.memory) as attempt:
-            items = self.sql.python.run(attempt, decode_output(batches, self.sql.output_schemas, self.sql.columns))
+            items = self.sql.python_stage.run(
+                attempt, decode_output(batches, self.sql.output_schemas, self.sql.columns)
+            )
             yield from self.output.run(attempt, items)
 
 
@@ -157,11 +161,11 @@ def _level_stages(
     operators: OperatorStage, output: OutputStage, level: Level, memory: PlannedMemory
 ) -> Iterator[Stage]:
     receivers = None if operators.stateful is None else operators.subtasks
-    rows, python, sql = from_arrow_schema(EXCHANGE_SCHEMA), level.row_wise.python, level.row_wise.sql
+    rows, python_stage, sql = from_arrow_schema(EXCHANGE_SCHEMA), level.row_wise.python_stage, level.row_wise.sql
     if sql is None:
-        yield Stage(FusedTask(operators, python, output, memory), rows, receivers)
+        yield Stage(FusedTask(operators, python_stage, output, memory), rows, receivers)
         return
-    yield Stage(WideOperatorStage(operators, python, sql, memory), wide_type(sql.input_schemas), receivers)
+    yield Stage(WideOperatorStage(operators, python_stage, sql, memory), wide_type(sql.input_schemas), receivers)
     for step in level.row_wise.steps:
         if step.next_step is not None:
             next_stage = Stage(WidePythonStage(step, step.next_step, memory), wide_type(step.next_step.input_schemas))

@@ -1,7 +1,7 @@
 """Evaluate SQL operators as a Spark projection between operator stage and output stage.
 
 A wide frame carries the items of a task: `control` (binary) and one struct column `n_<node>` per node that SQL reads.
-In each row exactly one column is set. Rows that no SQL reads are in `control`, thousands of them in one value.
+In each row exactly one column is set. The rows of other nodes are in `control`, thousands of rows per value.
 
 A SQL operator becomes `CASE WHEN <input is set> AND <WHERE> THEN named_struct(…) END`. Spark evaluates it in the same
 stage, and evaluates nothing more of a row that the filter drops.
@@ -39,10 +39,10 @@ from milepost.spark.wire.task_output import Rows, Stamped, TaskOutput, decode_co
 
 CONTROL = "control"
 
-NO_NODES: Mapping[str, pa.Schema] = MappingProxyType({})
+_NO_NODES: Mapping[str, pa.Schema] = MappingProxyType({})
 
-_PASSED_BYTES = 4 << 20
-"""Rows that only pass are cut into pieces of this size."""
+_PIECE_BYTES = 4 << 20
+"""Approximate size of a value that holds rows that no SQL reads."""
 
 
 def wide_type(schemas: Mapping[str, pa.Schema]) -> StructType:
@@ -195,13 +195,13 @@ def _type_text(type_: DataType) -> str:
 
 
 def encode_output(
-    items: Iterable[TaskOutput], schemas: Mapping[str, pa.Schema], passed: Mapping[str, pa.Schema] = NO_NODES
+    items: Iterable[TaskOutput], schemas: Mapping[str, pa.Schema], unread_schemas: Mapping[str, pa.Schema] = _NO_NODES
 ) -> Iterator[pa.RecordBatch]:
     """Encode a task's items as batches of the wide frame. Rows of nodes without a reader are dropped.
 
     Args:
         schemas: schema of each node with a column of its own.
-        passed: schema of each node with rows that only pass.
+        unread_schemas: schema of each other node whose rows a later step needs.
 
     Two tables of `clicks`, stamped 5 and 7 s, then `RowsDone`::
 
@@ -223,9 +223,10 @@ def encode_output(
     stamped = Stamped(None)
     for item in items:
         if isinstance(item, Rows):
-            if item.node in passed and item.rows.num_rows:
-                for part in _pieces(item.rows.select(passed[item.node].names).cast(passed[item.node])):
-                    yield control(encode_control(replace(item, rows=part)))
+            if item.node in unread_schemas and item.rows.num_rows:
+                schema = unread_schemas[item.node]
+                for piece in _pieces(item.rows.select(schema.names).cast(schema)):
+                    yield control(encode_control(replace(item, rows=piece)))
             elif item.node in types and item.rows.num_rows:
                 if (item.lateness_us, item.object) != (stamped.lateness_us, stamped.object):
                     stamped = Stamped(item.lateness_us, item.object)
@@ -236,10 +237,12 @@ def encode_output(
 
 
 def _pieces(rows: pa.Table) -> Iterator[pa.Table]:
-    """Yield rows in pieces of about `_PASSED_BYTES`."""
-    length = max(1, rows.num_rows * _PASSED_BYTES // max(1, rows.nbytes))
+    """Yield rows in pieces of about `_PIECE_BYTES`. A longer piece has a single row."""
+    length = max(1, rows.num_rows * _PIECE_BYTES // max(1, rows.nbytes))
     for start in range(0, rows.num_rows, length):
-        yield rows.slice(start, length)
+        piece = rows.slice(start, length)
+        is_skewed = piece.num_rows > 1 and piece.nbytes > 2 * _PIECE_BYTES
+        yield from _pieces(piece) if is_skewed else (piece,)
 
 
 def _encode_rows(item: Rows, types: Mapping[str, pa.StructType], layout: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -262,7 +265,7 @@ def decode_output(
     items, is preserved. The rows of a node with several columns are ordered by their row of the frame, then by column.
 
     Args:
-        schemas: schema of each node that the output stage consumes.
+        schemas: schema of each node that has columns of its own and that a later step consumes.
         columns: node -> its columns in the wide frame.
     """
     stamped = Stamped(None)

@@ -30,7 +30,7 @@ Tasks = tuple[Level, OperatorStage, OutputStage]
 """A level and the stages of its tasks, as `epoch_tasks` yields them."""
 
 Projection = Callable[[SqlStep | None, Iterable[TaskOutput]], Iterable[TaskOutput]]
-"""Evaluate the SQL operators of one projection between a task's stages. The step is None for a level without SQL."""
+"""Evaluate one projection between a task's stages. The step is None for a level without a Spark projection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +63,9 @@ def run_levels(
         for subtask in range(operators.subtasks):
             with task_memory(plan.cache_directory, environment.budget) as memory:
                 attempt = Attempt(subtask, 0, memory, environment.opener, _InlineExecutor, environment.clock)
-                items = level.row_wise.python.run(attempt, operators.run(attempt, iter(rows_for(subtask, rows))))
+                items = level.row_wise.python_stage.run(attempt, operators.run(attempt, iter(rows_for(subtask, rows))))
                 for step in level.row_wise.steps:
-                    items = step.python.run(attempt, project(step, items))
+                    items = step.python_stage.run(attempt, project(step, items))
                 if level.row_wise.sql is None:
                     items = project(None, items)
                 sent += output.run(attempt, items)

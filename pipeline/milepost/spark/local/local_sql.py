@@ -44,7 +44,7 @@ class LocalSql:
 
     def project(self, plan: EpochPlan, step: SqlStep, items: Iterable[TaskOutput]) -> Iterable[TaskOutput]:
         """Return the items after one projection."""
-        rows = pa.Table.from_batches(encode_output(items, step.input_schemas, step.passed)).combine_chunks()
+        rows = pa.Table.from_batches(encode_output(items, step.input_schemas, step.unread_schemas)).combine_chunks()
         frame = wide_frame(_session(plan), rows, step.input_schemas)
         projected = collect(project(frame, step.expressions, step.columns))
         return decode_output(projected.to_batches(), step.output_schemas, step.columns)

@@ -1,7 +1,8 @@
 """Items that flow from a task's operator stage to its output stage.
 
 In a level with SQL, Spark's projection runs between the two. The items then cross the JVM as rows of a wide frame, with
-a column `control` (binary: JSON header, newline, payload) and one struct column per node. See `sql_projection.py`.
+a column `control` (binary: JSON header, newline, payload) and one struct column per node that SQL reads. Other rows are
+control items. See `sql_projection.py`.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def encode_control(item: Control) -> bytes:
     """Encode a control item as one binary value: a JSON header line, then the payload.
 
     `Stamped(5)` is `{"item":"stamped","lateness_us":5}` and a newline. A `Forward` of 8,000 bytes is its header, a
-    newline and these bytes.
+    newline and these bytes. `Rows` are their header, a newline and an Arrow stream.
     """
     payload: bytes = b""
     header: dict[str, Any]

@@ -1,4 +1,4 @@
-"""The keyed state of one operator in one subtask, for one epoch: changed, then frozen. `restore.py` restores it.
+"""Keyed state of one operator in one subtask, for one epoch. `restore.py` creates it.
 
 In memory, state is one layer per run (memory-mapped when cached) and the *changes* of this epoch. A rescale or a memory
 limit leaves several base runs. They share no key group and are not merged for reading. A read searches the newest layer
@@ -47,7 +47,7 @@ class SubtaskState:
         self._changes: list[Layer] = []
         self._forgotten: tuple[Layer, ...] = ()
         self._frozen = False
-        self._weighed: tuple[Layer, WeightChanges] | None = None
+        self._cached_changes: tuple[Layer, WeightChanges] | None = None
         """The stacked changes, and which of them change a weight."""
 
     @property
@@ -249,23 +249,23 @@ class SubtaskState:
 
     def weight_changes(self) -> tuple[pa.Table, Ints]:
         """Return the rows of a multi-row table with weights that this epoch changed, and their weight when it began."""
-        found = self._weight_changes()
-        return found.rows, found.before
+        changes = self._weight_changes()
+        return changes.rows, changes.before
 
     def lookup_unchanged(self, routing_keys: pa.Table) -> RowsOfKeys:
         """Find the live rows of routing keys in a multi-row table, except those of `weight_changes`."""
         changes = self._stacked_changes()
-        # Marked as deleted, a changed row is left out itself and still hides the older rows of its key.
+        # A changed row is marked as deleted: it is not returned, but still hides older rows of its key.
         changed = ~mask_without(self._weight_changes().positions, changes.num_rows)
         layers = self._restored_below([replace(changes, deleted=changes.deleted | changed)])
         return rows_of_keys(layers, routing_keys, self._identity.keys, self.schema, (self._times, self._watermark_us))
 
     def _weight_changes(self) -> WeightChanges:
         changes = self._stacked_changes()
-        if self._weighed is None or self._weighed[0] is not changes:
+        if self._cached_changes is None or self._cached_changes[0] is not changes:
             before = self.find(self._key_columns(changes.rows), changes.hashes, at_start=True)
-            self._weighed = changes, weight_changes(changes, *before)
-        return self._weighed[1]
+            self._cached_changes = changes, weight_changes(changes, *before)
+        return self._cached_changes[1]
 
     def rows(self) -> pa.Table:
         """Return all live rows, in ascending order of their state hash."""

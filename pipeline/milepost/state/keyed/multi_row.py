@@ -69,9 +69,9 @@ class WeightChanges:
     """The rows with weights that an epoch changed.
 
     Attributes:
-        positions: of these rows in the layer of changes.
-        rows: with their weight now.
-        before: their weight when the epoch began.
+        positions: positions of the rows in the layer of changes.
+        rows: the rows, with their current weight.
+        before: weight of each row when the epoch began.
     """
 
     positions: Ints

@@ -55,7 +55,8 @@ class _Words:
 
     def ranked(self) -> _Words:
         """Return words with the same order in as few bits as the distinct values need."""
-        order, values = stable_order(self.words)
+        unused = np.uint64(_WORD_BITS - self.bits)  # `stable_order` looks at the highest bits first
+        order, values = stable_order(self.words << unused)
         ranks = np.empty(len(order), dtype=np.uint64)
         ranks[order] = np.cumsum(np.concatenate([[False], values[1:] != values[:-1]]), dtype=np.uint64)
         return _Words(ranks, int(ranks[order[-1]]).bit_length())

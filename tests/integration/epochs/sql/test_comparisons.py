@@ -74,8 +74,9 @@ def _comparisons(draw: st.DrawFn) -> str:
 _CONDITIONS = st.recursive(
     _comparisons() | st.just("flag"),
     lambda inner: (
-        st.tuples(inner, st.sampled_from(["AND", "OR"]), inner).map(lambda parts: f"({' '.join(parts)})")
-        | inner.map(lambda one: f"NOT ({one})")
+        st.tuples(inner, st.sampled_from(["AND", "OR"]), inner).map(" ".join)
+        | inner.map(lambda one: f"NOT {one}")
+        | inner.map(lambda one: f"({one})")
     ),
     max_leaves=6,
 )
@@ -83,7 +84,7 @@ _CONDITIONS = st.recursive(
 
 @pytest.fixture(scope="module")
 def source() -> Iterator[SparkSession]:
-    spark = open_session("comparisons", SparkSpec(master="local[1]"))
+    spark = open_session("comparisons", SparkSpec(master="local[2]"))
     numbered = TABLE.append_column("row", pa.array(range(len(TABLE))))
     spark.createDataFrame(numbered).createOrReplaceTempView("comparison_rows")
     yield spark

@@ -49,6 +49,7 @@ TABLE = pa.table(
         "x": pa.array([0.5, float("nan"), None, -2.25, 1e300]),
         "t": pa.array([0, 1_357_000_000_000_000, None, -1, 86_400_000_000], pa.timestamp("us", "UTC")),
         "tags": pa.array([["p", "q"], [], None, ["r"], ["s"]], pa.list_(pa.string())),
+        "pair": pa.array([{"a": 1}, None, {"a": None}, {"a": 4}, {"a": 5}], pa.struct([("a", pa.int64())])),
     }
 )
 STATEMENTS = [
@@ -97,6 +98,7 @@ def _spec(sql: str) -> JobSpec:
                         "x": "float64",
                         "t": "timestamp[us, UTC]",
                         "tags": "list<string>",
+                        "pair": "struct<a: int64>",
                     },
                 }
             },
@@ -343,10 +345,10 @@ WEIGHTED = TABLE.append_column(WEIGHT_COLUMN, [[1, -1, 2, -3, 1]])
     ],
 )
 def test_python_selects_what_spark_would_select(spark: SparkSession, output: str, rows: pa.Table, where: str) -> None:
-    spec = _spec(f"SELECT x AS y, tags, name, T AS at, n, n AS again FROM src {where}")
+    spec = _spec(f"SELECT x AS y, tags, name AS id, T AS at, n, n AS again, pair FROM src {where}")
     (appended,) = sql_outputs(build_graph(spec))
     deletes = DELETED_COLUMN in rows.column_names
-    one = SqlOutput(output, replace(appended.node, key=("name",) if deletes else (), deletes=deletes), {"src": "src"})
+    one = SqlOutput(output, replace(appended.node, key=("id",) if deletes else (), deletes=deletes), {"src": "src"})
     schemas = {"src": rows.schema, output: infer_schema(spark, spec, one, {"src": rows.schema})}
     selection = column_selection(spec, one, schemas)
     assert selection is not None

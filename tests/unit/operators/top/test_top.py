@@ -150,14 +150,19 @@ def test_a_weight_below_zero_with_nothing_in_flight_is_refused_with_its_key(tmp_
     operator = top(2, schema=UPDATED)
     run = started(tmp_path, operator)
     run.epoch(weighed((1, "a", 5, -1)))
-    opened = operator.begin({"": run.restore(0, 1)}, None)
-    assert [*opened.rows(0, weighed((2, "a", 5, 1)), None)] == []
-    opened.finish(None)
-    if not all_keys:
-        opened.check_settled(all_keys=False)
-        assert [*opened.rows(0, weighed((1, "b", 1, 1)), None)] == []
-    with wording.raises(OperatorFailed):
+    other_key, own_key = weighed((2, "a", 5, 1)), weighed((1, "b", 1, 1))
+
+    def check(*pieces: pa.Table) -> None:
+        opened = operator.begin({"": run.restore(0, 1)}, None)
+        for rows in pieces:
+            assert [*opened.rows(0, rows, None)] == []
+        opened.finish(None)
         opened.check_settled(all_keys=all_keys)
+
+    if not all_keys:
+        check(other_key)
+    with wording.raises(OperatorFailed):
+        check(other_key) if all_keys else check(other_key, own_key)
 
 
 def test_ranks_state_what_they_replace(tmp_path: Path) -> None:

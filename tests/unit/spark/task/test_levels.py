@@ -60,7 +60,7 @@ sinks:
 
 
 def test_a_select_of_columns_needs_no_spark_unless_its_input_is_sql_of_spark(tmp_path: Path) -> None:
-    """One projection computes `more`, `again` and `third`. It reads `names`, and the rows of `rows` only pass it."""
+    """One projection computes `more`, `again` and `third`. It reads `names`; the rows of `rows` bypass it."""
     job, runner = SparklessJob.create(tmp_path), SparklessRunner()
     (tmp_path / "config" / "small.yaml").write_text(ROW_WISE)
     job.land("a.csv", "k,v\n1,2\n")
@@ -70,15 +70,15 @@ def test_a_select_of_columns_needs_no_spark_unless_its_input_is_sql_of_spark(tmp
     columns = {"names": "id v", "more": "id v", "again": "n id", "third": "id n", "shown": "k rows"}
     schemas = {uid: pa.schema([(name, pa.int64()) for name in names.split()]) for uid, names in columns.items()}
     first, second = plan_levels(plan, 2, lambda output, inputs: schemas[output.name]).levels
-    assert [(one.output, one.input) for one in first.row_wise.python.plans] == [("names", "rows")]
+    assert [(one.output, one.input) for one in first.row_wise.python_stage.plans] == [("names", "rows")]
     (step,) = first.row_wise.steps
-    assert [one.uid for one in step.expressions] == ["more", "again", "third"] and step.python.plans == ()
-    assert ([*step.input_schemas], [*step.passed], [*step.output_schemas]) == (
+    assert [one.uid for one in step.expressions] == ["more", "again", "third"] and step.python_stage.plans == ()
+    assert ([*step.input_schemas], [*step.unread_schemas], [*step.output_schemas]) == (
         ["names"],
         ["rows"],
         ["names", "third"],
     )
-    assert second.row_wise.sql is None and [one.output for one in second.row_wise.python.plans] == ["shown"]
+    assert second.row_wise.sql is None and [one.output for one in second.row_wise.python_stage.plans] == ["shown"]
 
 
 def test_a_union_is_made_at_each_level_of_its_inputs_and_sent_on_from_there(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ def test_rows_keep_their_stamp_and_their_object() -> None:
 
 
 def test_rows_that_no_sql_reads_are_values_of_one_column() -> None:
-    """They keep all that is known of them, their order among the other items, and only the columns of their node."""
+    """Stamp, object, `distinct`, `part` and order survive. Columns outside the node's schema are dropped."""
     read, only_sent = pa.table({"n": pa.array([1], pa.int64())}), pa.table({"t": ["a", None], "unused": [1, 2]})
     items: list[TaskOutput] = [
         Rows("src", read),
@@ -45,7 +45,7 @@ def test_rows_that_no_sql_reads_are_values_of_one_column() -> None:
     ]
 
 
-def test_rows_that_no_sql_reads_are_cut_to_what_one_value_may_hold() -> None:
+def test_rows_that_no_sql_reads_are_cut_into_values_of_4_mb() -> None:
     rows = pa.table({"n": np.arange(3 << 20)})  # 24 MB
     batches = [*encode_output([Rows("sums", rows)], {}, {"sums": rows.schema})]
     sizes = [batch.column(CONTROL).nbytes for batch in batches]

@@ -96,7 +96,7 @@ class OperatorDetails:
     """Input, output and state of an operator; see `OperatorSnapshot`.
 
     Attributes:
-        kind: as in the spec. rows_in, rows_out: None for SQL that Spark evaluates as part of other SQL.
+        kind: as in the spec. rows_in, rows_out: None for SQL that only other SQL reads.
         late_rows and the following fields: None for stateless operators. uploaded_bytes: state that this epoch wrote.
         unaligned: whether a subtask stopped before the end of its input. alignment_ms: maximum over its subtasks.
     """

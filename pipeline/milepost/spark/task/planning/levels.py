@@ -49,7 +49,7 @@ _CUT_ROWS = 256
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One level: its output stage, its SQL and lookups, and the plan of its operators, if any."""
+    """One level: its output stage, its row-wise steps, and the plan of its operators, if any."""
 
     output: OutputPlan
     row_wise: RowWise

@@ -1,4 +1,4 @@
-"""A SELECT of unchanged columns, which Python computes: Spark would convert each row to its own form and back.
+"""Select, rename and filter columns in Python, without converting rows for Spark.
 
 `SELECT id AS auction, price FROM bids WHERE bidder <> 3` takes two rows and two columns, and renames one:
 
@@ -32,9 +32,9 @@ class ColumnSelection:
         uid: operator.
         output: name of the output. input: the output that it reads.
         columns: column of the output -> column of the input.
-        condition: of the rows that pass; None: all of them.
-        key: columns whose values a delete keeps; None: the output has no deletes.
-        schema: of the output. `__weight` and `__deleted` have the meaning that `expression` gives them.
+        condition: only rows for which it is true pass; None: all rows.
+        key: columns that a delete keeps; None: the output has no deletes.
+        schema: schema of the output, with `__weight` and `__deleted` as in `sql_expression.expression`.
     """
 
     uid: str
@@ -66,23 +66,23 @@ class ColumnSelection:
         return pc.if_else(deleted, pa.scalar(None, values.type), values)
 
 
-def _column(rows: pa.Table, name: str, otherwise: int | bool) -> pa.Array | pa.ChunkedArray:
-    """Return a column, or one value for all rows if there is none."""
-    return rows.column(name) if name in rows.column_names else pa.repeat(otherwise, rows.num_rows)
+def _column(rows: pa.Table, name: str, default: int | bool) -> pa.Array | pa.ChunkedArray:
+    """Return a column of the rows, or a constant column if they have no such column."""
+    return rows.column(name) if name in rows.column_names else pa.repeat(default, rows.num_rows)
 
 
 def column_selection(spec: JobSpec, output: SqlOutput, schemas: Mapping[str, pa.Schema]) -> ColumnSelection | None:
-    """Return how Python computes an output of SQL; None if Spark has to.
+    """Return the selection that computes a SQL output in Python; None if Spark must compute it.
 
     Args:
         schemas: of the output, and of the outputs that it reads.
     """
     node, operator = output.node, spec.operator(output.node.uid)
     if not isinstance(operator, SelectSpec):
-        return None  # marks of an operator's conditions
+        return None  # condition marks, which Spark evaluates
     first, *others = branches(operator.query, operator.inputs)
-    read = output.inputs[first.input]
-    fields = [field for field in schemas[read] if field.name not in (DELETED_COLUMN, WEIGHT_COLUMN)]
+    source = output.inputs[first.input]
+    fields = [field for field in schemas[source] if field.name not in (DELETED_COLUMN, WEIGHT_COLUMN)]
     plan = first.plan([field.name for field in fields])
     if others or plan.exploded is not None or any(name not in plan.passthrough for name, _ in plan.columns):
         return None
@@ -92,4 +92,4 @@ def column_selection(spec: JobSpec, output: SqlOutput, schemas: Mapping[str, pa.
         if condition is None:
             return None
     key = node.key if node.deletes and not output.is_weighted and not output.is_whole else None
-    return ColumnSelection(node.uid, output.name, read, plan.passthrough, condition, key, schemas[output.name])
+    return ColumnSelection(node.uid, output.name, source, plan.passthrough, condition, key, schemas[output.name])

@@ -1,4 +1,4 @@
-"""One lookup of an epoch: an operator, and the copy of the static source that its rows are joined with.
+"""Plan of one lookup, and this node's cached copy of its static source.
 
 An epoch's rows are matched with that epoch's copies of the static sources.
 """

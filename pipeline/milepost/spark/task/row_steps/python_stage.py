@@ -37,16 +37,16 @@ class PythonStage:
 
     def _run(self, attempt: Attempt, items: Iterator[TaskOutput]) -> Iterator[TaskOutput]:
         identity = SubtaskIdentity(self.checkpoint_id, self.token, self.level, attempt.subtask)
-        uids = " and ".join(dict.fromkeys(plan.uid for plan in self.plans))
+        uids = " and ".join(dict.fromkeys(plan.uid for plan in self._lookups or self.plans))  # only lookups may fail
         who = f"operator {uids} (level {self.level}, subtask {attempt.subtask})"
         decline: Decline | None = None
         try:
             with explain_out_of_memory(who, attempt.memory.budget):
-                opened = self._open(attempt)
+                indexes = self._open(attempt)
                 for item in items:
                     yield item
                     if isinstance(item, Rows):
-                        yield from self._made_from(item, opened)
+                        yield from self._derived_rows(item, indexes)
         except OperatorFailed as failed:
             decline = identity.decline(CheckpointFailureReason.OPERATOR_ERROR, str(failed))
         except EnvironmentUnusable as error:
@@ -59,18 +59,21 @@ class PythonStage:
             yield Declined(decline)
 
     def _open(self, attempt: Attempt) -> Mapping[str, LookupIndex]:
-        lookups = [plan for plan in self.plans if isinstance(plan, LookupPlan)]
-        if not lookups:
+        if not self._lookups:
             return {}
         store = attempt.open_store(self.job_store)
-        return {plan.uid: plan.open(store) for plan in lookups}
+        return {plan.uid: plan.open(store) for plan in self._lookups}
 
-    def _made_from(self, item: Rows, opened: Mapping[str, LookupIndex]) -> Iterator[Rows]:
+    @property
+    def _lookups(self) -> list[LookupPlan]:
+        return [plan for plan in self.plans if isinstance(plan, LookupPlan)]
+
+    def _derived_rows(self, item: Rows, indexes: Mapping[str, LookupIndex]) -> Iterator[Rows]:
         """Yield the rows that the operators emit for an item, and those of operators that read these rows."""
         for plan in self.plans:
             if plan.input == item.node and item.rows.num_rows:
-                rows = opened[plan.uid].find(item.rows) if isinstance(plan, LookupPlan) else plan.select(item.rows)
+                rows = indexes[plan.uid].find(item.rows) if isinstance(plan, LookupPlan) else plan.select(item.rows)
                 made = Rows(plan.output, rows, item.lateness_us, object=item.object)
                 if rows.num_rows:
                     yield made
-                    yield from self._made_from(made, opened)
+                    yield from self._derived_rows(made, indexes)

@@ -1,9 +1,9 @@
 """Order the row-wise operators of a level, without an exchange.
 
-SQL runs in Spark, lookups in Python. A SELECT of unchanged columns runs in Python too, unless its input is computed by
-Spark. A level with SQL has one projection between its operator stage and its output stage. What runs in Python follows
-the step that produces its rows: the operator stage or a projection. SQL that reads a lookup of SQL needs a further
-projection. ``depth`` is the number of projections that a node's rows have passed::
+Spark runs SQL, and Python runs lookups. Python also runs a SELECT of unchanged columns, unless Spark computes its input
+in the same level. A level with SQL for Spark has a projection between its operator stage and its output stage. A Python
+step follows the step that produces its input: the operator stage or a projection. SQL that reads a lookup of SQL needs
+another projection. ``depth`` is the number of projections that a node's rows have passed::
 
     source -> sql a -> lookup b -> sql c      depth  0  1  1  2
     source -> lookup d -> sql e               depth  0  0  1
@@ -37,30 +37,30 @@ from milepost.spark.task.row_steps.sql_expression import SqlExpression, column_o
 
 @dataclass(frozen=True, slots=True)
 class SqlStep:
-    """One Spark projection of a level, with what Python computes after it.
+    """One Spark projection of a level, and the Python stage after it.
 
     Attributes:
         input_schemas: node -> schema, for each input that its SQL reads.
-        passed: node -> schema, for each other node with rows that a downstream step reads.
+        unread_schemas: node -> schema, for each other node with rows that a downstream step reads.
         expressions: expressions of its SQL operators, in topological order.
         output_schemas: node -> schema, for each output of the projection that a downstream step reads.
         columns: node -> columns of the wide frame that hold its rows.
-        python: what Python computes from the rows after the projection.
+        python_stage: the Python stage after the projection.
         next_step: the next projection; None: this is the last.
     """
 
     input_schemas: Mapping[str, pa.Schema]
-    passed: Mapping[str, pa.Schema]
+    unread_schemas: Mapping[str, pa.Schema]
     expressions: tuple[SqlExpression, ...]
     output_schemas: Mapping[str, pa.Schema]
     columns: Mapping[str, tuple[str, ...]]
-    python: PythonStage
+    python_stage: PythonStage
     next_step: SqlStep | None
 
     @property
     def nodes_after(self) -> frozenset[str]:
         """The nodes with rows after the projection."""
-        return frozenset((*self.output_schemas, *self.passed))
+        return frozenset((*self.output_schemas, *self.unread_schemas))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +68,11 @@ class RowWise:
     """The steps between a level's operator stage and its output stage.
 
     Attributes:
-        python: what Python computes from the rows of the operator stage.
+        python_stage: the Python stage after the operator stage.
         sql: the first projection; None: there is none.
     """
 
-    python: PythonStage
+    python_stage: PythonStage
     sql: SqlStep | None
 
     @property
@@ -136,12 +136,12 @@ def row_wise(
         before = {name for name, _, _ in every if depths.get(name, 0) < number}
         read_by_sql = {name for reader in own for name in inputs[reader]}
         needed = before & read_from(number, number)
-        passed = needed - read_by_sql
-        read_later = (before.union(own) & read_from(number + 1, number)) - passed
+        unread = needed - read_by_sql
+        read_later = (before.union(own) & read_from(number + 1, number)) - unread
         output_schemas = {name: schemas[name] for name, _, _ in every if name in read_later}
         step = SqlStep(
             {name: schemas[name] for name, _, _ in every if name in needed & read_by_sql},
-            {name: schemas[name] for name, _, _ in every if name in passed},
+            {name: schemas[name] for name, _, _ in every if name in unread},
             sql.expressions,
             output_schemas,
             {name: sql.columns.get(name, (column_of(name),)) for name in output_schemas},
@@ -154,20 +154,20 @@ def row_wise(
 def _selections(
     plan: EpochPlan, selects: Mapping[str, SqlOutput], schemas: Mapping[str, pa.Schema]
 ) -> dict[str, ColumnSelection]:
-    """Return the SQL outputs that Python computes. One that reads what Spark computes is left to the same projection.
+    """Return the SQL outputs that Python computes. A SELECT stays in the projection that computes its input.
 
     Args:
         selects: the SQL outputs, in topological order.
     """
-    found: dict[str, ColumnSelection] = {}
+    selections: dict[str, ColumnSelection] = {}
     for name, output in selects.items():
-        made_by_spark = [
-            read for uid, read in output.inputs.items() if plan.graph.nodes[uid].is_select and read not in found
+        spark_inputs = [
+            read for uid, read in output.inputs.items() if plan.graph.nodes[uid].is_select and read not in selections
         ]
-        selection = None if made_by_spark else column_selection(plan.spec, output, schemas)
+        selection = None if spark_inputs else column_selection(plan.spec, output, schemas)
         if selection is not None:
-            found[name] = selection
-    return found
+            selections[name] = selection
+    return selections
 
 
 def _projection_depths(
@@ -194,8 +194,8 @@ def _projection_depths(
 def _sql_depth(output: SqlOutput, depths: Mapping[str, int], by_spark: Container[str]) -> int:
     """Return the depth of a SQL output.
 
-    That is the depth of an input that Spark computes in the same projection, or one more than that of any other input.
-    What Python computes has the depth of its input.
+    An output that Spark computes has the depth of an input that Spark computes, or one more than that of any other
+    input. The maximum counts. An output that Python computes has the depth of its input.
     """
     starts_projection = output.name in by_spark
     return max(
