@@ -121,7 +121,7 @@ chaos: env ## random jobs, faults, kills and commands for MINUTES=10; nothing ma
 examples: env ## run the example jobs over ROWS=1000000 generated rows, with rollback and backfill (minutes)
 	@$(PY) -m milepost_testkit.example_jobs.run --rows $(ROWS) --seed $(SEED)
 
-bench: env ## side by side with Structured Streaming and PyFlink; writes bench/RESULTS.md (12 minutes; MODE=full: 75; language: 12; sql: 30)
+bench: env ## side by side with Structured Streaming and PyFlink; writes bench/RESULTS.md (12 minutes; MODE=full: 75; language: 12; sql: 40)
 	@$(PY) -m bench.environments
 	@$(PY) -m bench run --mode $(MODE) $(BENCH_ARGS)
 

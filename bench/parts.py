@@ -54,7 +54,7 @@ MODES = ("quick", "full", "language", "sql")
 
 
 def parts_of(mode: str) -> list[Part]:
-    """The parts of `quick` (12 minutes on two calm cores), `full` (75), `language` (12) or `sql` (30), in order.
+    """The parts of `quick` (12 minutes on two calm cores), `full` (75), `language` (12) or `sql` (40), in order.
 
     Raises:
         KeyError: there is no such mode.
