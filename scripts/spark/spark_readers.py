@@ -6,6 +6,7 @@ failure to build ends the run.
 
 from __future__ import annotations
 
+import argparse
 import os
 from pathlib import Path
 
@@ -82,4 +83,5 @@ def build_readers() -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(prog="python -m scripts.spark.spark_readers", description=__doc__).parse_args()
     build_readers()
