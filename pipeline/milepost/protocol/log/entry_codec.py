@@ -106,8 +106,9 @@ def _decode(body: bytes, what: str) -> LogEntry | Tombstone:
     return entry
 
 
-_decode_small = lru_cache(maxsize=32)(_decode)
-"""An act reads the head several times, and every transition decodes the entry it has written."""
+_decode_small = lru_cache(maxsize=128)(_decode)
+"""An act reads the head several times, every transition decodes the entry it has written, and the list of all jobs
+reads the head of each job again and again."""
 
 
 def decode_event(body: bytes, what: str = "manifest entry") -> LoggedEvent | Tombstone:
