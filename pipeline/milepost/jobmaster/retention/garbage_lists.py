@@ -25,7 +25,8 @@ _LOG = logging.getLogger(__name__)
 def write_if_large(store: ObjectStore, state: ManifestState, garbage: Collection[str]) -> str | None:
     """Store a list if the manifest would hold too many entries. Returns its digest; None if it was not necessary."""
     keys = listable(garbage)
-    return _write_list(store, state, keys) if len(keys) + len(state.garbage) > MAX_STATE_ENTRIES else None
+    is_large = len(keys) + len(state.garbage) > MAX_STATE_ENTRIES
+    return _write_list(store, state, keys) if keys and is_large else None
 
 
 def _write_list(store: ObjectStore, state: ManifestState, keys: Collection[str]) -> str:

@@ -24,8 +24,15 @@ from milepost.jobmaster.retention.subsumption import (
 )
 from milepost.protocol.log.log_entries import event_name
 from milepost.protocol.manifest.transaction.events import GarbageListed
+from milepost.protocol.manifest.upkeep.garbage import MAX_STATE_ENTRIES
 from milepost.protocol.records.ids import CheckpointId, FencingToken
-from milepost.protocol.records.layout import PROBE_PREFIX, token_prefix, token_prefix_of_key
+from milepost.protocol.records.layout import (
+    PROBE_PREFIX,
+    SAVEPOINTS_PREFIX,
+    savepoint_root,
+    token_prefix,
+    token_prefix_of_key,
+)
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.storage.log.manifest_log import ManifestLog
 from milepost_testkit import wording
@@ -117,6 +124,24 @@ def test_unreachable_objects_are_listed_now_and_deleted_once_listed_for_the_grac
     assert job.master.reports.fsck().unreachable == ()
     kinds = [event_name(entry) for entry in job.context.log.entries()]
     assert [kind for kind in kinds if kind.startswith("Garbage")] == ["GarbageDeleted", "GarbageListed"]
+
+
+def test_savepoints_that_were_never_completed_are_listed_however_many_are_listed_already(tmp_path: Path) -> None:
+    """Their roots stay in the state, so none of them is named by a stored list."""
+    job = SparklessJob.create(tmp_path)
+    job.land("0.csv")
+    job.epoch()
+    roots = [savepoint_root("broken", f"{number:032x}") for number in range(MAX_STATE_ENTRIES + 5)]
+    for root in roots:
+        job.context.store.put(root + "chk-00000000000000000001/a.parquet", b"copied")
+    listed: list[str] = []
+    while found := job.master.collect_garbage().listed:  # a few at a time
+        listed += found
+    assert listed == roots
+    state = job.context.head().state
+    assert {*roots} <= {entry.prefix for entry in state.garbage} and state.garbage_lists == ()
+    collect_garbage(in_a_day(job), SESSION, TIMEOUT_MS)
+    assert not {key for key in stored(job) if key.startswith(SAVEPOINTS_PREFIX)}
 
 
 def test_an_epoch_deletes_a_share_of_the_backlog_so_that_it_stays_bounded(
