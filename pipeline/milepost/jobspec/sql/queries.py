@@ -38,7 +38,7 @@ from milepost.jobspec.sql.names import (
     by_name_or_position,
     select_outputs,
 )
-from milepost.jobspec.sql.renames import first_name
+from milepost.jobspec.sql.renames import first_name, first_step_name
 from milepost.jobspec.sql.selects import (
     ALL_ROWS,
     GROUPED,
@@ -322,7 +322,8 @@ class QueryCompiler:
             message = f"the columns of {alias} are not known before its class is loaded"
             raise item.tokens.problem(f"{message}; select them in a `sql` operator of the spec first")
         is_own = item.is_query or item.name in names
-        full = f"{self.statement.name}.{named}" if is_own else named
+        step = first_step_name(named, self.statement.name, self.renamed) if item.is_query and is_only else named
+        full = f"{self.statement.name}.{step}" if is_own else named
         begin = first_name(full, self.renamed).rpartition(".")[2] if is_own or is_only else named
         return Relation(item, alias, label, table.node, list(rows.columns), table.is_static, pairs=pairs, prefix=begin)
 

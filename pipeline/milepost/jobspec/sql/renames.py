@@ -45,6 +45,17 @@ def first_name(statement: str, renamed: Mapping[str, str]) -> str:
     return first
 
 
+def first_step_name(step: str, statement: str, renamed: Mapping[str, str]) -> str:
+    """Return the oldest name of a step of a statement, as far as it contains the name of a relation that it reads.
+
+    With `renamed: {revenue: income}` that of `scalar_revenue` is `scalar_income`.
+    """
+    names = [step]
+    while (former := _former_step(names[-1], statement, renamed)) not in names:
+        names.append(former)
+    return names[-1]
+
+
 def _names(query: str, renamed: Mapping[str, str]) -> list[str]:
     """Return the names of a statement, or of `statement.name`, a common table expression, newest first."""
     # {c: b, c.new: b.old}: c.new was b.old.  {b.new: b.old, c: b}: c.new was b.new, and before that b.old.

@@ -263,6 +263,41 @@ def test_a_renamed_relation_of_a_join_keeps_its_state(tmp_path: Path, in_process
     assert outcomes(reports)["v__join_plastic"] == outcomes(reports)["sink v"] == "restored"
 
 
+def test_a_renamed_relation_of_a_query_in_an_expression_keeps_its_state(tmp_path: Path, in_process: Plane) -> None:
+    counts = "SELECT order_id, count(*) AS n FROM payments GROUP BY order_id"
+    text = "SELECT customer, (SELECT max(c.n) FROM {0} c WHERE c.order_id = o.x) AS most FROM last_orders o"
+    last = "SELECT customer, max(id) AS x FROM orders GROUP BY customer"
+    queries = {"counts": counts, "last_orders": last, "v": text.format("counts")}
+    job, runner = SqlJob(tmp_path, sql_of(**queries)), in_process()
+    job.run(runner)
+    renamed = {"tallies": counts, "last_orders": last, "v": text.format("tallies")}
+    job.write(sql_of(**renamed), renamed={"tallies": "counts"})
+    reports: list[Any] = []
+    for _ in range(2):
+        job.run(runner, tell=reports.append)
+        check(job, **queries)
+    assert {*outcomes(reports).values()} == {"restored"}
+
+
+def test_a_backfill_may_add_a_source_with_event_time(tmp_path: Path, in_process: Plane) -> None:
+    """The epochs that it replays have no input of the source. The next one reads it from its beginning."""
+    large = "SELECT id, amount FROM orders WHERE amount > {0}"
+    by_hour = "SELECT window.start AS hour, count(*) AS n FROM payments GROUP BY window(paid_at, '1 hour')"
+    job, runner = SqlJob(tmp_path, streams_of(large=large.format(10))), in_process()
+    job.run(runner)
+    job.run(runner)
+    job.write(streams_of(large=large.format(20), by_hour=by_hour))
+    back_fill(job.master, runner, from_checkpoint=0)
+    check(job, large=large.format(20))
+    job.run(runner)
+    check(job, large=large.format(20))
+    final = "(SELECT date_trunc('hour', max(paid_at)) FROM payments)"
+    job.check(
+        "by_hour",
+        f"SELECT date_trunc('hour', paid_at) AS hour, count(*) AS n FROM payments GROUP BY 1 HAVING hour < {final}",
+    )
+
+
 def own(uid: str, operators: list[dict[str, Any]], mode: str = "upsert") -> dict[str, Any]:
     """Return operators of the spec, and a table of the last one."""
     table = {"name": uid, "input": uid, "format": "parquet", "path": f"lake/{uid}", "mode": mode}

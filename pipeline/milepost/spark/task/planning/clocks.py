@@ -48,7 +48,7 @@ def _clocks_of(plan: EpochPlan, producer: str) -> tuple[Clock, ...]:
     delay_us = in_us(plan.spec.sources[node.uid].watermark_delay)
     idle_before, idle = _are_idle(plan, node)
     partitions = tuple(plan.partitions.get(node.uid, {}).items())
-    behind = next(item.behind for item in plan.inputs if item.name == node.uid)
+    behind = next((item.behind for item in plan.inputs if item.name == node.uid), None)  # None: a replay has no input
     return (SourceClock(node.uid, plan.watermarks_us.get(node.uid), delay_us, idle_before, idle, partitions, behind),)
 
 
