@@ -105,45 +105,45 @@ class StagedJob:
         self.master.epochs.run(Session.cli(), SparklessRunner())
 
 
-def _healthy(airflow: AirflowInstance) -> None:
-    StagedJob.create(airflow, JOBS["healthy"]).run()
+def _healthy(airflow: AirflowInstance, name: str) -> None:
+    StagedJob.create(airflow, name).run()
 
 
-def _late_flood(airflow: AirflowInstance) -> None:
-    job = StagedJob.create(airflow, JOBS["late_flood"])
+def _late_flood(airflow: AirflowInstance, name: str) -> None:
+    job = StagedJob.create(airflow, name)
     job.land(EPOCHS, job.run(), late=288)
     job.epoch()
 
 
-def _empty_source(airflow: AirflowInstance) -> None:
-    job = StagedJob.create(airflow, JOBS["empty_source"], more="health: {max_age: 30m}\n")
+def _empty_source(airflow: AirflowInstance, name: str) -> None:
+    job = StagedJob.create(airflow, name, more="health: {max_age: 30m}\n")
     job.run(newest=datetime.now(UTC).replace(second=0, microsecond=0) - timedelta(hours=3))
 
 
-def _veto(airflow: AirflowInstance) -> None:
-    job = StagedJob.create(airflow, JOBS["veto"])
+def _veto(airflow: AirflowInstance, name: str) -> None:
+    job = StagedJob.create(airflow, name)
     job.land(EPOCHS, job.run(), amount=-700)
     with pytest.raises(QualityGateFailed):
         job.epoch()
 
 
-def _paused(airflow: AirflowInstance) -> None:
-    job = StagedJob.create(airflow, JOBS["paused"], more='schedule: {cron: "*/10 * * * *", timezone: UTC}\n')
+def _paused(airflow: AirflowInstance, name: str) -> None:
+    job = StagedJob.create(airflow, name, more='schedule: {cron: "*/10 * * * *", timezone: UTC}\n')
     job.land(EPOCHS, job.run())
 
 
-def _waiting_approval(airflow: AirflowInstance) -> None:
-    StagedJob.create(airflow, JOBS["waiting_approval"]).run()
+def _waiting_approval(airflow: AirflowInstance, name: str) -> None:
+    StagedJob.create(airflow, name).run()
 
 
-def _running_long(airflow: AirflowInstance) -> None:
-    job = StagedJob.create(airflow, JOBS["running_long"])
+def _running_long(airflow: AirflowInstance, name: str) -> None:
+    job = StagedJob.create(airflow, name)
     job.land(EPOCHS, job.run())
     assert isinstance(job.master.triggers.trigger(Session.cli()), Triggered)
 
 
-def _broken_head(airflow: AirflowInstance) -> None:
-    job = StagedJob.create(airflow, JOBS["broken_head"])
+def _broken_head(airflow: AirflowInstance, name: str) -> None:
+    job = StagedJob.create(airflow, name)
     job.run()
     context = JobContext(load_job(job.spec))
     state = context.head().state
@@ -152,12 +152,12 @@ def _broken_head(airflow: AirflowInstance) -> None:
     (job.folder / "store" / job.name / metadata_key(head.checkpoint_id, head.token)).unlink()
 
 
-def _store_away(airflow: AirflowInstance) -> None:
+def _store_away(airflow: AirflowInstance, name: str) -> None:
     closed = f'store: {{endpoint_url: "http://127.0.0.1:{free_ports(1)[0]}", region: us-east-1}}\n'
-    StagedJob.create(airflow, JOBS["store_away"], storage="s3://lake", more=closed)
+    StagedJob.create(airflow, name, storage="s3://lake", more=closed)
 
 
-SITUATIONS: dict[str, Callable[[AirflowInstance], None]] = {
+SITUATIONS: dict[str, Callable[[AirflowInstance, str], None]] = {
     "healthy": _healthy,
     "late_flood": _late_flood,
     "empty_source": _empty_source,
@@ -168,15 +168,15 @@ SITUATIONS: dict[str, Callable[[AirflowInstance], None]] = {
     "broken_head": _broken_head,
     "store_away": _store_away,
 }
-"""Situation -> what brings its job into it, before Airflow starts."""
+"""Situation -> what brings a job of some name into it, before Airflow starts."""
 
 
 @contextmanager
 def staged_airflow(folder: Path) -> Iterator[AirflowInstance]:
     """Run an Airflow with a job in each situation, until the block ends."""
     instance = AirflowInstance(folder, services=("api-server", "dag-processor", "scheduler", "triggerer"))
-    for stage in SITUATIONS.values():
-        stage(instance)
+    for situation, stage in SITUATIONS.items():
+        stage(instance, JOBS[situation])
     try:
         instance.stack.start_airflow()
         dag_ids = {epoch_dag_id(job) for job in JOBS.values()}

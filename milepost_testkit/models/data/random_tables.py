@@ -29,6 +29,8 @@ _CURRENT = (
     "current AS (SELECT id, customer, amount, quantity FROM orders "
     "QUALIFY row_number() OVER (PARTITION BY id ORDER BY ordered_at DESC) = 1)"
 )
+_MEAN = "CAST(sum({0}) / count({0}) AS DECIMAL(14, 6))"
+"""The mean of decimals in DuckDB, whose own one is a double."""
 _CALLS = (
     ("count(*)", "count(*)"),
     ("sum(quantity)", "sum(quantity)"),
@@ -46,7 +48,7 @@ _CALLS = (
     ("round(variance(id), 6)", "round(var_samp(id), 6)"),  # a variance of few integers is never half of a seventh digit
     ("avg(quantity)", "avg(quantity)"),
     ("mean(id)", "avg(id)"),
-    ("avg(amount)", "CAST(sum(amount) / count(amount) AS DECIMAL(14, 6))"),
+    ("avg(amount)", _MEAN.format("amount")),
     ("first(id)", "arg_min(id, ordered_at)"),
     ("last(amount)", "arg_max(amount, ordered_at)"),
     ("sum(id) FILTER (WHERE quantity > 2)", "sum(id) FILTER (WHERE quantity > 2)"),
@@ -264,9 +266,8 @@ def _queries_in_expressions(rng: Draws, name: str) -> tuple[str, str]:
         f"WITH {_sums(rng)} SELECT who, n FROM sums WHERE n = (SELECT max(n) FROM sums)",
     ))  # fmt: skip
     answer = query
-    for amount in ("p.amount", "amount"):  # DuckDB's mean of decimals is a double
-        mean = f"(CAST(sum({amount}) / count({amount}) AS DECIMAL(14, 6)))"
-        answer = answer.replace(f"avg({amount})", mean)
+    for amount in ("p.amount", "amount"):
+        answer = answer.replace(f"avg({amount})", _MEAN.format(amount))
     return _created(name, query), answer
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from milepost.jobspec.sql.statements import SKELETON
@@ -50,17 +50,19 @@ def first_step_name(step: str, statement: str, renamed: Mapping[str, str]) -> st
 
     With `renamed: {revenue: income}` that of `scalar_revenue` is `scalar_income`.
     """
-    names = [step]
-    while (former := _former_step(names[-1], statement, renamed)) not in names:
-        names.append(former)
-    return names[-1]
+    return _former_names(step, lambda name: _former_step(name, statement, renamed))[-1]
 
 
 def _names(query: str, renamed: Mapping[str, str]) -> list[str]:
     """Return the names of a statement, or of `statement.name`, a common table expression, newest first."""
     # {c: b, c.new: b.old}: c.new was b.old.  {b.new: b.old, c: b}: c.new was b.new, and before that b.old.
-    names = [query]
-    while (former := _former_name(names[-1], renamed)) not in names:
+    return _former_names(query, lambda name: _former_name(name, renamed))
+
+
+def _former_names(name: str, former_of: Callable[[str], str]) -> list[str]:
+    """Return a name and its former names, newest first. Renames in a circle end where they began."""
+    names = [name]
+    while (former := former_of(names[-1])) not in names:
         names.append(former)
     return names
 

@@ -28,6 +28,15 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
 _INTEGER, _TEXT, _DATE, _BOOLEAN = "integer", "text", "date", "boolean"
+_COMPARISONS = {
+    "EQ": "equal",
+    "NEQ": "not_equal",
+    "LT": "less",
+    "LTE": "less_equal",
+    "GT": "greater",
+    "GTE": "greater_equal",
+}
+"""Class of a comparison in sqlglot, which is imported late -> function of Arrow."""
 _MOST_INTEGER = 2**63 - 1
 _DAY = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _MOST_VALUES = 32
@@ -106,23 +115,15 @@ class _Compiler:
         """Return a condition. Raises _NotComparisons."""
         from sqlglot import exp
 
-        compared: dict[type[exp.Expression], str] = {
-            exp.EQ: "equal",
-            exp.NEQ: "not_equal",
-            exp.LT: "less",
-            exp.LTE: "less_equal",
-            exp.GT: "greater",
-            exp.GTE: "greater_equal",
-        }
-        combined: dict[type[exp.Expression], str] = {exp.And: "and_kleene", exp.Or: "or_kleene"}
-        parts = _parts(node)
+        parts, comparison = _parts(node), _COMPARISONS.get(type(node).__name__)
         match node:
             case exp.Paren() if parts == {"this"}:
                 return self.condition(node.this)
             case exp.Not() if parts == {"this"}:
                 return Comparisons("invert", (self.condition(node.this),))
             case exp.And() | exp.Or() if parts == {"this", "expression"}:
-                return Comparisons(combined[type(node)], (self.condition(node.this), self.condition(node.expression)))
+                function = "and_kleene" if isinstance(node, exp.And) else "or_kleene"
+                return Comparisons(function, (self.condition(node.this), self.condition(node.expression)))
             case exp.Is() if parts == {"this", "expression"} and isinstance(node.expression, exp.Null):
                 return Comparisons("is_null", (self._column(node.this),))
             case exp.Between() if parts == {"this", "low", "high"}:
@@ -134,8 +135,8 @@ class _Compiler:
                 column = self._column(node)
                 if column.kind == _BOOLEAN:
                     return Comparisons("or_kleene", (column, column))
-        if type(node) in compared and parts == {"this", "expression"}:
-            return self._compared(compared[type(node)], node.this, node.expression)
+        if comparison is not None and parts == {"this", "expression"}:
+            return self._compared(comparison, node.this, node.expression)
         raise _NotComparisons
 
     def _compared(self, function: str, left: exp.Expression, right: exp.Expression) -> Comparisons:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from milepost.protocol.records import ObjectStore
 from milepost.sources import MAX_NAMED_BAD_RECORDS, BadObject, BadRecord, ObjectPart, ObjectReader, dead_letters
+from milepost.spark.wire.arrow_streams import encode_stream
 from milepost.spark.worker.task_memory import Memory
 from milepost.state.buffers import Spilled, SpillFile
 
@@ -120,7 +121,7 @@ class _PendingPieces:
         for piece in pieces:
             held += (piece.rows if isinstance(piece, BadRows) else piece).nbytes
             spilled = held > self._limit_bytes and not isinstance(piece, BadRows)
-            self._pieces.append(self._spill.append(_encoded(piece)) if spilled else piece)
+            self._pieces.append(self._spill.append(encode_stream(piece)) if spilled else piece)
 
     def __iter__(self) -> Iterator[Piece]:
         for piece in self._pieces:
@@ -128,10 +129,3 @@ class _PendingPieces:
                 yield from pa.ipc.open_stream(piece.read())
             else:
                 yield piece
-
-
-def _encoded(rows: pa.RecordBatch) -> pa.Buffer:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
-        writer.write_batch(rows)
-    return sink.getvalue()

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from milepost.codec import from_json, to_json
 from milepost.protocol.exchange import Decline, SubtaskAck, decode_answer, encode_answer
+from milepost.spark.wire.arrow_streams import decode_stream, encode_stream
 from milepost.state.buffers import Buffer
 
 
@@ -107,7 +108,7 @@ def encode_control(item: Control) -> bytes:
     elif isinstance(item, Rows):
         header = {"item": "rows", "node": item.node, "lateness_us": item.lateness_us, "object": item.object}
         header |= {"distinct": item.distinct, "part": item.part}
-        payload = _encode_table(item.rows)
+        payload = encode_stream(item.rows)
     elif isinstance(item, Forward):
         buffer = item.buffer
         header = {"item": "forward", "subtask": item.subtask, "operator": buffer.operator, "producer": buffer.producer}
@@ -130,13 +131,6 @@ def encode_control(item: Control) -> bytes:
     return json.dumps(header, sort_keys=True, separators=(",", ":")).encode() + b"\n" + payload
 
 
-def _encode_table(rows: pa.Table) -> pa.Buffer:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
-        writer.write_table(rows)
-    return sink.getvalue()
-
-
 def decode_control(body: bytes) -> Control:
     """Decode a control item, the inverse of `encode_control`."""
     head, payload = body.split(b"\n", 1)
@@ -145,7 +139,7 @@ def decode_control(body: bytes) -> Control:
     if kind == "stamped":
         return Stamped(header["lateness_us"], header.get("object"))
     if kind == "rows":
-        rows = pa.ipc.open_stream(payload).read_all()
+        rows = decode_stream(payload)
         return Rows(header["node"], rows, header["lateness_us"], header["distinct"], header["part"], header["object"])
     if kind == "forward":
         times = (header["lateness_us"], header["oldest_us"])

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster import JobMaster, Session
 from milepost.spark.task.planning.levels import plan_levels
 from milepost.spark.wire.exchange import OwnStamp, Stamp
@@ -59,14 +60,20 @@ sinks:
 """
 
 
-def test_a_select_of_columns_needs_no_spark_unless_its_input_is_sql_of_spark(tmp_path: Path) -> None:
-    """One projection computes `more`, `again` and `third`. It reads `names`; the rows of `rows` bypass it."""
-    job, runner = SparklessJob.create(tmp_path), SparklessRunner()
-    (tmp_path / "config" / "small.yaml").write_text(ROW_WISE)
-    job.land("a.csv", "k,v\n1,2\n")
+def first_plan(folder: Path, spec: str, rows: str) -> EpochPlan:
+    """Return the plan of the first epoch of a job with SQL, over one file of rows."""
+    job, runner = SparklessJob.create(folder), SparklessRunner()
+    (folder / "config" / "small.yaml").write_text(spec)
+    job.land("a.csv", rows)
     with pytest.raises(AssertionError, match="SQL needs Spark"):
         JobMaster(job.loaded()).epochs.run(Session.cli(), runner)
     (plan,) = runner.plans
+    return plan
+
+
+def test_a_select_of_columns_needs_no_spark_unless_its_input_is_sql_of_spark(tmp_path: Path) -> None:
+    """One projection computes `more`, `again` and `third`. It reads `names`; the rows of `rows` bypass it."""
+    plan = first_plan(tmp_path, ROW_WISE, "k,v\n1,2\n")
     columns = {"names": "id v", "more": "id v", "again": "n id", "third": "id n", "shown": "k rows"}
     schemas = {uid: pa.schema([(name, pa.int64()) for name in names.split()]) for uid, names in columns.items()}
     first, second = plan_levels(plan, 2, lambda output, inputs: schemas[output.name]).levels
@@ -83,12 +90,7 @@ def test_a_select_of_columns_needs_no_spark_unless_its_input_is_sql_of_spark(tmp
 
 def test_a_union_is_made_at_each_level_of_its_inputs_and_sent_on_from_there(tmp_path: Path) -> None:
     """A column of the wide frame for each path; rows of a source are stamped with the least watermark of all inputs."""
-    job, runner = SparklessJob.create(tmp_path), SparklessRunner()
-    (tmp_path / "config" / "small.yaml").write_text(UNION)
-    job.land("a.csv", "k,at\n1,2026-01-01T01:10:00Z\n")
-    with pytest.raises(AssertionError, match="SQL needs Spark"):
-        JobMaster(job.loaded()).epochs.run(Session.cli(), runner)
-    (plan,) = runner.plans
+    plan = first_plan(tmp_path, UNION, "k,at\n1,2026-01-01T01:10:00Z\n")
     plan = replace(plan, watermarks_us={"rows": 9}, firing={"once": (7, 8), "late": (3, 4)})
     schema = pa.schema([("k", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
     first, second, third = plan_levels(plan, 2, lambda node, inputs: schema).levels
