@@ -60,6 +60,21 @@ sinks:
 """
 
 
+TWO_SOURCES = """\
+name: job
+storage: ../store
+sources:
+  rows: {format: csv, path: ../landing/*.csv, settle: 0s, schema: {k: int64, at: "timestamp[us, UTC]"}, event_time: at}
+  new: {format: csv, path: ../landed/*.csv, settle: 0s, schema: {k: int64, at: "timestamp[us, UTC]"}, event_time: at}
+operators:
+  - {uid: both, kind: sql, inputs: [rows, new], sql: "SELECT k, at FROM rows UNION ALL SELECT k, at FROM new"}
+  - {uid: once, kind: deduplicate, inputs: [both], key: [k]}
+  - {uid: ends, kind: window, inputs: [once], key: [k], window: {tumbling: 1h}, aggregates: {n: count(*)}}
+sinks:
+  - {name: ends, input: ends, format: parquet, path: ../lake/ends, mode: append}
+"""
+
+
 def first_plan(folder: Path, spec: str, rows: str) -> EpochPlan:
     """Return the plan of the first epoch of a job with SQL, over one file of rows."""
     job, runner = SparklessJob.create(folder), SparklessRunner()
@@ -117,6 +132,19 @@ def test_a_union_is_made_at_each_level_of_its_inputs_and_sent_on_from_there(tmp_
         "ends": (UpstreamClock("once", 0, 7),),
         "late": (SourceClock("rows", 9, 0, behind=None), UpstreamClock("once", 0, 7)),
     }
+
+
+def test_a_source_without_input_in_a_replayed_epoch_is_not_idle(tmp_path: Path) -> None:
+    """Its rows are still to come, so what is downstream of both sources waits although the other one is idle."""
+    plan = first_plan(tmp_path, TWO_SOURCES, "k,at\n1,2026-01-01T01:10:00Z\n")
+    (rows,) = (item for item in plan.inputs if item.name == "rows")
+    idle = replace(rows, idle=True, idle_before=True)
+    schema = pa.schema([("k", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
+    for inputs, are_idle in (((idle,), False), ((idle, replace(idle, name="new")), True)):
+        levels = plan_levels(replace(plan, inputs=inputs), 2, lambda node, read: schema).levels
+        assert levels[2].stateful is not None
+        (clock,) = levels[2].stateful.operators[0].clocks
+        assert isinstance(clock, UpstreamClock) and (clock.idle_before, clock.idle) == (are_idle, are_idle)
 
 
 def test_the_rows_of_a_source_are_stamped_with_its_watermark_or_what_has_fired_if_that_is_later(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from milepost.epoch import EpochPlan
+from milepost.epoch import EpochPlan, SourceInput
 from milepost.jobspec.graph import Node
 from milepost.language.times import in_us
 from milepost.protocol.exchange import latest, operator_watermark
@@ -48,17 +48,24 @@ def _clocks_of(plan: EpochPlan, producer: str) -> tuple[Clock, ...]:
     delay_us = in_us(plan.spec.sources[node.uid].watermark_delay)
     idle_before, idle = _are_idle(plan, node)
     partitions = tuple(plan.partitions.get(node.uid, {}).items())
-    behind = next((item.behind for item in plan.inputs if item.name == node.uid), None)  # None: a replay has no input
+    item = _inputs(plan).get(node.uid)
+    behind = None if item is None else item.behind
     return (SourceClock(node.uid, plan.watermarks_us.get(node.uid), delay_us, idle_before, idle, partitions, behind),)
 
 
 def _are_idle(plan: EpochPlan, node: Node) -> tuple[bool, bool]:
     """Return whether all event-time sources upstream of a node are idle, at the start and at the end of the epoch."""
-    timed = [item for item in plan.inputs if item.name in node.sources and plan.spec.sources[item.name].event_time]
+    inputs = _inputs(plan)
+    timed = [inputs.get(name) for name in node.sources if plan.spec.sources[name].event_time]
     return (
-        bool(timed) and all(item.idle_before for item in timed),
-        bool(timed) and all(item.idle for item in timed),
+        bool(timed) and all(item is not None and item.idle_before for item in timed),
+        bool(timed) and all(item is not None and item.idle for item in timed),
     )
+
+
+def _inputs(plan: EpochPlan) -> dict[str, SourceInput]:
+    """Return the inputs by source. A replayed epoch has none of a source that the job did not read then."""
+    return {item.name: item for item in plan.inputs}
 
 
 def stateful_ancestors(plan: EpochPlan, node: Node) -> tuple[str, ...]:
