@@ -28,7 +28,7 @@ from milepost.epoch import (
 )
 from milepost.epoch.timing import PlanTimes, StepClock
 from milepost.errors import CheckpointError, InvalidRequest
-from milepost.jobmaster.compatibility.edits import changes_tables, with_incomplete, without_refilled
+from milepost.jobmaster.compatibility.edits import with_incomplete, without_refilled
 from milepost.jobmaster.compatibility.rows_in_flight import restored_firing
 from milepost.jobmaster.compatibility.tables import check_locations, seeded_operators
 from milepost.jobmaster.compatibility.watermark_reset import reset_watermarks
@@ -95,7 +95,7 @@ def run_opened_epoch(
         StateCorrupt: the base checkpoint cannot be read.
     """
     spec, graph = context.job.spec, opened.loaded.graph
-    edited = opened.base is not None and changes_tables(spec, graph, opened.base)
+    edited = opened.base is not None and opened.base.spec_hash != context.job.spec_hash
     if opened.base is not None:
         base = with_incomplete(spec, graph, opened.base, opened.pending.checkpoint_id)
         base = without_refilled(spec, graph, reset_watermarks(spec, graph, base))
@@ -125,7 +125,7 @@ class _Attempt:
     """The steps of one attempt. Fields as the arguments of `run_opened_epoch`.
 
     Attributes:
-        edited: whether the epoch is the first one of an edited query that a table shows.
+        edited: whether the spec or its SQL has changed since the base checkpoint.
     """
 
     context: JobContext

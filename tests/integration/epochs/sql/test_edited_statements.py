@@ -14,7 +14,7 @@ from milepost.protocol.records import CheckpointFailureReason
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.backfills import back_fill
 from milepost_testkit.jobs.rollbacks import roll_back
-from milepost_testkit.jobs.sql_job import SqlJob
+from milepost_testkit.jobs.sql_job import SqlJob, document
 from milepost_testkit.runners.planes import Plane
 
 PAID = (
@@ -427,6 +427,27 @@ def test_an_edit_that_gives_a_column_another_type_is_refused_and_the_job_has_not
     job.write(sql_of(busy=BUSY))
     job.run(runner)
     check(job, busy=BUSY)
+
+
+def test_a_wider_column_of_a_source_whose_table_stays_narrow_is_refused_and_the_job_has_not_failed(
+    tmp_path: Path, in_process: Plane
+) -> None:
+    items = "SELECT id, explode(array(quantity, 7)) AS item FROM orders"
+    sql = streams_of(items=items)
+    job, runner = SqlJob(tmp_path, sql), in_process()
+    done = job.run(runner)
+    sources = document(sql)["sources"]
+    sources["orders"]["schema"] = sources["orders"]["schema"] | {"quantity": "int64"}
+    job.write(sql, sources=sources)
+    job.land()
+    with pytest.raises(InvalidRequest, match="column 'item' has the type int64, in the table it is int32") as refused:
+        job.master.epochs.run(Session.cli(), runner)
+    assert reason_for(refused.value) is CheckpointFailureReason.SPEC_REFUSED
+    status = job.master.reports.status()
+    assert (status.job_status, status.head) == ("running", done.checkpoint_id)
+    job.write(sql, sources=document(sql)["sources"])
+    job.run(runner)
+    check(job, items="SELECT id, unnest([quantity, 7]) AS item FROM orders")
 
 
 @pytest.mark.parametrize(

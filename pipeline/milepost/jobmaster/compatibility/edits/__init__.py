@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from milepost.jobmaster.compatibility.edits.incomplete import with_incomplete as with_incomplete
     from milepost.jobmaster.compatibility.edits.recompiled import describe_recompiled as describe_recompiled
     from milepost.jobmaster.compatibility.edits.recompiled import recompiled_statements as recompiled_statements
-    from milepost.jobmaster.compatibility.edits.refilled_state import changes_tables as changes_tables
     from milepost.jobmaster.compatibility.edits.refilled_state import without_refilled as without_refilled
     from milepost.jobmaster.compatibility.edits.verdicts import query_edits as query_edits
 else:

@@ -10,12 +10,6 @@ from milepost.jobspec.graph import JobGraph
 from milepost.jobspec.job import JobSpec
 
 
-def changes_tables(spec: JobSpec, graph: JobGraph, base: CheckpointMetadata) -> bool:
-    """Return whether the next epoch is the first one of an edited query that a table shows."""
-    edits = query_edits(spec, graph, base, from_now_on=True)
-    return bool(edits.replaced | edits.lacking_sinks & base.sinks.keys())
-
-
 def without_refilled(spec: JobSpec, graph: JobGraph, base: CheckpointMetadata) -> CheckpointMetadata:
     """Return the checkpoint that an epoch continues: without the state that it refills and the sinks that it replaces.
 
