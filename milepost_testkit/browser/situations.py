@@ -183,6 +183,8 @@ def staged_airflow(folder: Path) -> Iterator[AirflowInstance]:
         instance.until(lambda: dag_ids <= instance.rest.dags().keys(), "the jobs are listed")
         for dag_id in sorted(dag_ids - {epoch_dag_id(JOBS["paused"])}):
             instance.rest.set_paused(dag_id, False)
+        for is_paused in (False, True):  # who paused it, and when, is known then
+            instance.rest.set_paused(epoch_dag_id(JOBS["paused"]), is_paused)
         request_rollback(instance, JOBS["waiting_approval"], 5)
         yield instance
     finally:

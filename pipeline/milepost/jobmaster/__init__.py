@@ -93,6 +93,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.hidden_values import hide_sample as hide_sample
     from milepost.jobmaster.reports.history.acts import HistoryAct as HistoryAct
     from milepost.jobmaster.reports.history.incident import Incident as Incident
+    from milepost.jobmaster.reports.history.incident import IncidentInput as IncidentInput
     from milepost.jobmaster.reports.history.incident import RefusingRule as RefusingRule
     from milepost.jobmaster.reports.history.log_page import EventKind as EventKind
     from milepost.jobmaster.reports.history.log_page import LogFilter as LogFilter

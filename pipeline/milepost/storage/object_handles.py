@@ -193,4 +193,5 @@ def _corrupt(store: ObjectStore, handle: ObjectHandle, fault: str) -> StateCorru
         f"object {handle.key!r} of {store.config.url} does not match the checkpoint that refers to it: {fault}. "
         "Nothing was changed.",
         key=handle.key,
+        fault=fault,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from milepost.epoch import counted, lasting
-from milepost.jobmaster import HIDDEN_VALUES, Incident, RefusingRule, RowsBefore, Since
+from milepost.jobmaster import HIDDEN_VALUES, Incident, IncidentInput, RefusingRule, RowsBefore, Since
 from milepost.views.text import (
     bounds_text,
     checkpoint_link,
@@ -60,6 +60,8 @@ def _what(incident: Incident, failing: Since | None) -> Iterator[str]:
     yield failure_text(incident.reason, incident.detail)
     if failing is not None:
         yield f"Epochs fail {since_text(failing)}."
+    if read := [one for one in incident.read or () if one.rows]:
+        yield f"It read {'; '.join(map(_input, read))}."
     yield "Nothing of it is published."
     if incident.problem is not None:
         yield f"What the quality gate refused cannot be read: {incident.problem}"
@@ -150,6 +152,12 @@ def _read(incident: Incident) -> Iterator[Section]:
     ]
     columns = ("source", "rows", "objects", "names", "log")
     yield Section("What it read", tables=(Table(columns, tuple(rows), optional=columns[4:]),))
+
+
+def _input(read: IncidentInput) -> str:
+    """Return what an epoch read of a source: `300 rows of sales (0012.csv)`."""
+    names = printable(_names(read.first, read.objects))
+    return f"{counted(read.rows, 'row')} of {read.source}" + (f" ({names})" if names else "")
 
 
 def _names(first: Sequence[str], objects: int) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from milepost.epoch import counted, lasting
 from milepost.jobmaster import Condition, JobState, JobVerdict, LogHealth, SourceHealth, Status, TableHealth
 from milepost.protocol.landed import SourceBacklog, position_text
+from milepost.protocol.records import JobStatus
 from milepost.views.badge import grade_meaning, job_badge
 from milepost.views.prices import month_cost_text
 from milepost.views.static_sources import STATIC_COLUMNS, static_source_cells
@@ -56,7 +57,13 @@ def state_section(state: JobState) -> Section:
     """Return what the manifest alone has of a job."""
     live = next((timeline for timeline in state.timelines if timeline.timeline == state.timeline), None)
     heads = _heads(state.timeline, live.head if live else None, live.pending if live else None)
-    return Section(facts=(Fact("job", state.job_status, "by its manifest"), *heads))
+    return Section(facts=(*_phase(state.job_status, state.waits_for), *heads))
+
+
+def _phase(phase: str, waits_for: str | None) -> Iterator[Fact]:
+    """Yield the phase of a job, unless it is RUNNING: a job that is stale or paused is that too."""
+    if phase != JobStatus.RUNNING.value or waits_for:
+        yield Fact("job", phase, f"waits for {waits_for}" if waits_for else "")
 
 
 def _heads(timeline: str | None, head: int | None, pending: int | None, in_flight: str = "") -> Iterator[Fact]:
@@ -77,7 +84,7 @@ def _facts(status: Status, since_success_ms: int | None, *, with_verdict: bool) 
         yield Fact("last failure", failure_text(status.last_failure, status.last_failure_detail), failing)
     if with_verdict and status.verdict is not None:
         yield from _verdict(status.verdict)
-    yield Fact("job", status.job_status, f"waits for {status.waits_for}" if status.waits_for else "")
+    yield from _phase(status.job_status, status.waits_for)
     in_flight = f"{show_bytes(status.in_flight_bytes)} in flight" if status.in_flight_bytes else ""
     yield from _heads(status.timeline, status.head, status.pending, in_flight)
     ago = "" if since_success_ms is None else f"{lasting(since_success_ms)} ago"

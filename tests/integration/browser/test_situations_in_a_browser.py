@@ -21,7 +21,7 @@ SHOWN = {
     "late_flood": ("rows missing", "288 of 300 rows late (usually ", "Find out why rows are late or unreadable"),
     "empty_source": ("stale", "over the limit of 30 min", "Check what writes the sources"),
     "veto": ("failed", "amount) refused 1 of 300 rows", "-700", "Resume a FAILED job"),
-    "paused": ("paused healthy", f"{epoch_dag_id(JOBS['paused'])} is paused: no run starts.", "Unpause"),
+    "paused": ("paused", f"{epoch_dag_id(JOBS['paused'])} is paused: no run starts. paused by admin,", "Unpause"),
     "waiting_approval": (
         "needs approval",
         "roll back to checkpoint 5: the plan waits",

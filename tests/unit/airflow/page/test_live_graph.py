@@ -140,16 +140,18 @@ def overlap(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("values", "path"),
+    ("values", "lines"),
     [
-        ((0, 5, 10), "M0.0 14.0L36.0 7.0L72.0 0.0"),
-        ((1, None, 1), "M0.0 0.0M72.0 0.0"),
-        ((3,), "M0.0 0.0h2"),
-        ((0, 0), "M0.0 14.0L72.0 14.0"),
+        ((0, 5, 10), ["M0.0 14.0L36.0 7.0L72.0 0.0"]),
+        ((1, None, 1), ["M0.0 0.0L2.0 0.0", "M72.0 0.0L74.0 0.0"]),
+        ((3,), ["M0.0 0.0L2.0 0.0"]),
+        ((0, 0), ["M0.0 14.0L72.0 14.0"]),
     ],
 )
-def test_a_sparkline_leaves_a_gap_where_a_value_is_unknown(values: tuple[float | None, ...], path: str) -> None:
+def test_a_sparkline_leaves_a_gap_where_a_value_is_unknown(values: tuple[float | None, ...], lines: list[str]) -> None:
     parent = Element("g")
     sparkline(parent, values)
-    assert [one.get("d") for one in parent] == [path]
+    assert [one.get("d") for one in parent if one.get("class") == "spark"] == lines
+    areas = [one.get("d") or "" for one in parent if one.get("class") == "spark-area"]
+    assert all(area.startswith(line) and area.endswith(" 14.0Z") for area, line in zip(areas, lines, strict=True))
     assert sparkline_svg((None, None), "rows") == "" and "<b>" not in sparkline_svg(values, "<b>")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from milepost.acts import KEY, QUARANTINE, RESUME, ROLLBACK, SOURCE
 from milepost.airflow.operators.dag_ids import is_own_dag, operate_dag_id
@@ -52,7 +52,13 @@ def incident_panel(
         return IncidentPanel((failed,), helping, None)
     if incident is None:
         return None
-    helping = (*helping, *_quarantines(job_page, incident))
+    quarantines = tuple(_quarantines(job_page, incident))
+    if incident.rules and quarantines:  # to resume alone would read the same rows again
+        helping = tuple(replace(act, is_suggested=False) for act in helping)
+        quarantines = tuple(replace(act, is_suggested=len(quarantines) == 1) for act in quarantines)
+        helping = (*quarantines, *helping)
+    else:
+        helping = (*helping, *quarantines)
     return IncidentPanel(_sections(job_page, incident, reading.status), helping, incident.checkpoint_id)
 
 

@@ -83,7 +83,8 @@ class JobReading:
         if isinstance(self.error, StoreUnavailable) and self.state is None:
             return JobBadge(Meaning.BAD, "unreachable", f"{STORE_AWAY}: {self.problem}")
         if isinstance(self.error, StateCorrupt) and self.state is not None:
-            return JobBadge(Meaning.BAD, "unreadable", f"{HEAD_UNREADABLE}. {self.problem}")
+            why = self.error.details.get("fault") or self.problem
+            return JobBadge(Meaning.BAD, "unreadable", f"{HEAD_UNREADABLE}. Reason: {why}")
         if self.timed_out:
             return JobBadge(Meaning.WARN, "no answer", self.problem)
         return JobBadge(Meaning.BAD, "unreadable", self.problem)

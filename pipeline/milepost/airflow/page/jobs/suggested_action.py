@@ -39,8 +39,8 @@ class SuggestedAction:
 def suggested_action(status: Status) -> SuggestedAction:
     """Return the suggested action for the condition of a job."""
     act, text = _ACTIONS[status.condition]
-    if status.condition is Condition.FAILED and status.last_failure == CheckpointFailureReason.STATE_CORRUPT.value:
-        act, text = VERIFY.name, _text_of_corrupt
+    if status.condition is Condition.FAILED:
+        act, text = _FAILURES.get(status.last_failure or "", (act, text))
     hint = status.next_step.removeprefix(f"{job_badge(status).reason}: ")
     return SuggestedAction(text(status), act or _act_for_input(status), command=hint if names_command(hint) else "")
 
@@ -69,13 +69,6 @@ def _act_for_input(status: Status) -> str:
     return EPOCH if quiet and (status.unread_objects or status.in_flight_bytes) else ""
 
 
-def _text_of_corrupt(status: Status) -> str:
-    return (
-        "Find out what is damaged. Restore it from a copy of the store, or roll back to an undamaged checkpoint. Then "
-        "resume."
-    )
-
-
 def _text_of_input(status: Status) -> str:
     if status.unread_objects:
         return f"{counted(status.unread_objects, 'unread object')}: the next epoch reads as many as its limits allow."
@@ -90,6 +83,21 @@ def _text_of_input(status: Status) -> str:
 def _fixed(text: str) -> Callable[[Status], str]:
     return lambda status: text
 
+
+_FAILURES: Mapping[str, tuple[str, Callable[[Status], str]]] = {
+    CheckpointFailureReason.STATE_CORRUPT.value: (
+        VERIFY.name,
+        _fixed(
+            "Find out what is damaged. Restore it from a copy of the store, or roll back to an undamaged checkpoint. "
+            "Then resume."
+        ),
+    ),
+    CheckpointFailureReason.QUALITY_GATE_FAILED.value: (
+        RESUME.name,
+        _fixed("Correct the input or the rule, or quarantine the object. Then resume the job."),
+    ),
+}
+"""Some failures of a FAILED job, by their reason -> as in `_ACTIONS`."""
 
 _ACTIONS: Mapping[Condition, tuple[str, Callable[[Status], str]]] = {
     Condition.FAILED: (RESUME.name, _fixed("Fix the cause, then resume the job.")),

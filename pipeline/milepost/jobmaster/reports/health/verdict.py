@@ -138,7 +138,7 @@ def judge_freshness(epochs: Sequence[EpochCounts], bounds: HealthSpec, now_ms: i
     """Return how old the event time is up to which the tables are complete.
 
     Example: the past epochs completed 5 min after their watermarks, hourly. So readers saw data of up to 65 min, and a
-    watermark of 3 h ago is a warning: it is more than twice that.
+    watermark of 3 h ago is a warning: it is more than twice that. The usual age is given where no limit of the spec is.
 
     Args:
         epochs: completed ones, oldest first; the last is the head.
@@ -150,11 +150,12 @@ def judge_freshness(epochs: Sequence[EpochCounts], bounds: HealthSpec, now_ms: i
     if not epochs or epochs[-1].watermark_us is None or not timed:
         return Finding(Grade.UNKNOWN, "no event time says how old the rows are")
     newest_ms = timed[-1][1]
-    age_ms = max(0, now_ms - newest_ms)
-    past = timed[:-1]
+    age_ms = now_ms - newest_ms
+    past = timed[:-1] if bounds.max_age is None else []
     usual = f", usually {lasting(round(median(done - mark for done, mark in past)))}" if past else ""
     time = str(watermark_text(newest_ms // 1000 * 1_000_000)).removesuffix("+00:00").replace("T", " ")
-    text = f"{lasting(age_ms)} old (event time {time} UTC{usual})"
+    age = f"{lasting(age_ms)} old" if age_ms >= 0 else f"{lasting(-age_ms)} in the future"
+    text = f"{age} (event time {time} UTC{usual})"
     bound_ms = _age_bound_ms(timed) if bounds.max_age is None else round(bounds.max_age.total_seconds() * 1000)
     if bound_ms is None:
         return Finding(Grade.UNKNOWN, text)
