@@ -62,13 +62,22 @@ class OperatorInput:
         schema: the columns that the operator needs.
         event_time: event-time column. None: the rows have no event time.
         shift_us: offset added to the event time: -1 for the end of a window, which is exclusive.
-        stable_key: for an input of mode retract, key columns of rows that are replaced but never deleted.
+        stable_key: for an input of mode retract, key columns of rows that are replaced but never deleted; None if rows
+            may be deleted.
     """
 
     schema: pa.Schema
     event_time: str | None
     shift_us: int = 0
-    stable_key: tuple[str, ...] = ()
+    stable_key: tuple[str, ...] | None = None
+
+    def always_has(self, key: Sequence[str]) -> bool:
+        """Return whether a value of these columns that has a row always has one, for an input of mode retract.
+
+        Updates by `city, hour` that delete no row always have a row of each city. A row may go from one `total` to
+        another. If rows are deleted, the last one of a city may be, and for no columns the last one of all.
+        """
+        return self.stable_key is not None and {*key} <= {*self.stable_key}
 
 
 ONLY_TABLE = ""

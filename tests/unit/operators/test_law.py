@@ -102,6 +102,29 @@ def test_nodes_and_tables_keep_the_law_through_rollbacks_backfills_and_failed_tr
         hold_job(example, Path(folder, "job"))
 
 
+SESSIONS = {"uid": "sessions", "kind": "window", "inputs": ["a"], "key": ["k"], "window": {"session": {"gap": "30m"}},
+            "aggregates": {"n": "count(*)"}, "allowed_lateness": "2h"}  # fmt: skip
+SMALL = {"uid": "small", "kind": "sql", "inputs": ["totals"], "sql": "SELECT k, n FROM totals WHERE n < 3"}
+NUMBERS = {"uid": "numbers", "kind": "sql", "inputs": ["totals"], "sql": "SELECT n, explode(array(n)) AS x FROM totals"}
+
+
+@pytest.mark.parametrize(
+    ("operators", "read"),
+    [((SESSIONS,), "sessions"), ((TOTALS, SMALL), "small"), ((TOTALS, NUMBERS), "numbers"), ((TOTALS,), "totals")],
+    ids=["merged sessions", "a filter of updates", "exploded updates", "updates without deletes"],
+)
+def test_a_ranking_without_a_key_has_no_row_of_a_place_that_has_ended(
+    operators: tuple[dict[str, Any], ...], read: str, tmp_path: Path
+) -> None:
+    """Two sessions of a key become one by a late row; a total leaves the rows that pass the filter."""
+    ranks = {"uid": "ranks", "kind": "top", "inputs": [read], "key": [], "order_by": ["n"], "n": 3, "rank": "place"}
+    history = History(tmp_path, *operators, ranks)
+    history.epoch([("a", 1, 0.0), ("a", 1, 40.0), ("b", 1, 10.0), ("c", 1, 100.0)])
+    history.check()
+    history.epoch([("a", 1, 20.0), ("c", 1, 130.0)])
+    history.check()
+
+
 def test_a_row_is_late_at_the_microsecond_at_which_its_window_is_done(tmp_path: Path) -> None:
     """Watermark 60 min: the window [0, 60) is done, and a row of it is late; [60, 120) takes the row at its start."""
     history = History(tmp_path, HOURLY)

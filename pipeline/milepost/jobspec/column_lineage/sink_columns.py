@@ -29,20 +29,22 @@ def sink_lineage(spec: JobSpec, graph: JobGraph) -> dict[str, RowsLineage]:
         times = [graph.nodes[name].event_time for name in node.inputs]
         nodes[node.uid] = spec.operator(node.uid).lineage([nodes[name] for name in node.inputs], times)
     inputs, rejected = {sink.name: sink.input for sink in spec.sinks}, rejected_outputs(spec)
+    late = late_outputs(spec)
     lineage = {}
     for sink in spec.sinks:
         judged = rejected.get(sink.input, sink.name)  # the sink whose row rules decide which rows it has
-        rows = _output_lineage(spec, graph, nodes, inputs[judged])
+        rows = _output_lineage(graph, nodes, inputs[judged], late)
         rules = [rule for suite in spec.quality if suite.sink == judged for rule in suite.row_rules.values()]
         columns = {str(rule.arguments["column"]) for rule in rules}
         lineage[sink.name] = rows.decided_by(rows.by(FILTERED, sorted(columns))) if columns else rows
     return lineage
 
 
-def _output_lineage(spec: JobSpec, graph: JobGraph, nodes: Mapping[str, RowsLineage], output: str) -> RowsLineage:
-    late = late_outputs(spec).get(output)
-    if late is not None:
-        uid, position = late
+def _output_lineage(
+    graph: JobGraph, nodes: Mapping[str, RowsLineage], output: str, late: Mapping[str, tuple[str, int]]
+) -> RowsLineage:
+    if output in late:
+        uid, position = late[output]
         origin = graph.nodes[graph.nodes[uid].inputs[position]]
         rows = nodes[origin.uid]
         return rows.decided_by(rows.by(FILTERED, (origin.event_time,)))

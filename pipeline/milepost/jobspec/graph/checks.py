@@ -29,7 +29,7 @@ from milepost.language import (
     remote_problem,
 )
 from milepost.language.times import format_duration
-from milepost.operators.base import BAD, LATE, RowWiseSpec, edge_names, late_output
+from milepost.operators.base import BAD, LATE, OperatorSpec, RowWiseSpec, edge_names, late_output
 from milepost.protocol.records import endpoint_problem, location_problem
 
 _BAD_KEYS = ("max_bad_ratio", "min_rows", "max_bad_records", "on_bad_object")
@@ -79,12 +79,14 @@ _WITH_LATE_ROWS = (
 
 def late_outputs(spec: JobSpec) -> dict[str, tuple[str, int]]:
     """Return late output -> (operator uid, position of the input that its rows come from)."""
-    outputs: dict[str, tuple[str, int]] = {}
-    for operator in spec.operators:
-        if operator.has_late_rows:
-            edges = edge_names(operator.inputs)
-            outputs |= {late_output(operator.uid, edges, at): (operator.uid, at) for at in range(len(edges))}
-    return outputs
+    outputs = ((operator.uid, late_outputs_of(operator)) for operator in spec.operators)
+    return {output: (uid, at) for uid, late in outputs for at, output in enumerate(late)}
+
+
+def late_outputs_of(operator: OperatorSpec) -> list[str]:
+    """Return the late outputs of an operator, in the order of its inputs; [] if it has none."""
+    edges = edge_names(operator.inputs)
+    return [late_output(operator.uid, edges, at) for at in range(len(edges))] if operator.has_late_rows else []
 
 
 def bad_outputs(spec: JobSpec) -> list[str]:

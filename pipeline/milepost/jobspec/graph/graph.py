@@ -117,9 +117,9 @@ class Node:
         return self.kind in KINDS and issubclass(KINDS[self.kind], SelectSpec)
 
     @property
-    def stable_key(self) -> tuple[str, ...]:
-        """Its key, if rows are replaced but never deleted; otherwise ()."""
-        return () if self.deletes else self.key
+    def stable_key(self) -> tuple[str, ...] | None:
+        """Its key, if rows are replaced but never deleted; otherwise None."""
+        return None if self.deletes else self.key
 
     @property
     def rows(self) -> OutputRows:
@@ -296,19 +296,18 @@ class _Builder:
         )
 
     def _sinks(self) -> None:
-        rejected = rejected_outputs(self.spec)
+        rejected, late_rows = rejected_outputs(self.spec), late_outputs(self.spec)
         sinks = sorted(enumerate(self.spec.sinks), key=lambda item: item[1].input in rejected)  # after those they read
         for index, sink in sinks:
             path: Path = ("sinks", index)
             if sink.input in rejected:
                 self._rejected_sink(sink, rejected[sink.input], path)
             else:
-                self._sink(sink, path)
+                self._sink(sink, path, late_rows)
         in_order = [sink.name for sink in self.spec.sinks if sink.name in self.sink_inputs]
         self.sink_inputs = {name: self.sink_inputs[name] for name in in_order}
 
-    def _sink(self, sink: SinkSpec, path: Path) -> None:
-        late_rows = late_outputs(self.spec)
+    def _sink(self, sink: SinkSpec, path: Path, late_rows: Mapping[str, tuple[str, int]]) -> None:
         uid, position = late_rows.get(sink.input, (sink.input.removesuffix(BAD), 0))
         part = sink.input.removeprefix(uid)
         node = self.nodes.get(uid)

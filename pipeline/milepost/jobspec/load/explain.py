@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
-from milepost.jobspec.graph.checks import late_outputs
+from milepost.jobspec.graph.checks import late_outputs, late_outputs_of
 from milepost.jobspec.graph.event_time import EVENT_TIME_RULES
 from milepost.jobspec.graph.graph import JobGraph, Node
 from milepost.jobspec.job.spec import JobSpec
@@ -44,8 +44,7 @@ def explained_node(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]
         ],
         "late": [
             {"output": output, "rule": _late_rule(node.kind), "sinks": _readers(graph, output)}
-            for output, (uid, _) in late_outputs(spec).items()
-            if uid == node.uid
+            for output in (() if node.uid in spec.sources else late_outputs_of(spec.operator(node.uid)))
         ],
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 ITEM = "__item"
@@ -36,6 +37,6 @@ class SqlPlan:
 
     columns: tuple[tuple[str, str], ...]
     filter_sql: str | None
-    passthrough: dict[str, str]
+    passthrough: Mapping[str, str]
     exploded: Exploded | None
     read: frozenset[str]

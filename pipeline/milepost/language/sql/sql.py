@@ -12,6 +12,7 @@ References that cannot be qualified safely are refused.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,15 @@ from milepost.language.sql.row_wise import (
     REFUSED_FUNCTIONS,
     function_problem,
 )
-from milepost.language.sql.sql_parse import SqlProblem, is_variable, parse_select, problem_at, problem_from, span
+from milepost.language.sql.sql_parse import (
+    CACHED_TEXTS,
+    SqlProblem,
+    is_variable,
+    parse_select,
+    problem_at,
+    problem_from,
+    span,
+)
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -59,7 +68,12 @@ def sql_plan(
     Raises:
         SqlProblem: a syntax error, an unknown column, or SQL that is not row-wise or not deterministic.
     """
-    return _Reader(sql, input_name, tuple(input_columns), qualify).plan(need_names)
+    return _plan(sql, input_name, tuple(input_columns), qualify, need_names)
+
+
+@functools.lru_cache(maxsize=CACHED_TEXTS)
+def _plan(sql: str, input_name: str, columns: tuple[str, ...], qualify: str | None, need_names: bool) -> SqlPlan:
+    return _Reader(sql, input_name, columns, qualify).plan(need_names)
 
 
 def check_row_wise(sql: str, input_name: str) -> None:

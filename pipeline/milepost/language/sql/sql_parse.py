@@ -30,7 +30,7 @@ overflows its stack at 600. Spark balances AND and OR, so `_MAX_CONDITIONS` of t
 """
 
 
-_CACHED_TEXTS = 2_048
+CACHED_TEXTS = 2_048
 """How many texts are parsed once only. A large job has a few hundred."""
 
 
@@ -60,7 +60,7 @@ def sql_tokens(sql: str) -> list[Any]:
     return list(_tokens(sql))
 
 
-@functools.lru_cache(maxsize=_CACHED_TEXTS)
+@functools.lru_cache(maxsize=CACHED_TEXTS)
 def _tokens(sql: str) -> tuple[Any, ...]:
     import sqlglot
     from sqlglot.errors import TokenError
@@ -176,7 +176,7 @@ def parse_select(sql: str) -> ParsedSelect:
     return ParsedSelect(list(tokens), tree)
 
 
-@functools.lru_cache(maxsize=_CACHED_TEXTS)
+@functools.lru_cache(maxsize=CACHED_TEXTS)
 def _parsed_select(sql: str) -> tuple[tuple[Any, ...], exp.Select]:
     from sqlglot import exp
 

@@ -69,7 +69,7 @@ class AggregateOverUpdates:
             **{one.name: one.table(keys, key) for one in self._aggregates.weighted},
         }
         self._nothing = self._aggregates.of_no_rows
-        self.deletes = bool(key) and not set(key) <= set(input_.stable_key)
+        self.deletes = bool(key) and not input_.always_has(key)
         self.row_schema = distinct_columns(uid, [*keys[: len(key)], *self._aggregates.output_fields])
         self.output_schema = self.row_schema.append(DELETED_FIELD) if self.deletes else self.row_schema
 

@@ -71,7 +71,7 @@ class MaterializeByKey:
         self.key = self.output_key = tuple(key)
         self.routing_keys: tuple[tuple[str, ...], ...] = (self.key,)
         self.row_schema = pa.schema([field for field in plain_schema(input_.schema) if field.name != WEIGHT_COLUMN])
-        self.deletes = not set(key) <= set(input_.stable_key)
+        self.deletes = not input_.always_has(key)
         self.output_schema = self.row_schema.append(DELETED_FIELD) if self.deletes else self.row_schema
         self.tables: Mapping[str, StateTable] = {ONLY_TABLE: multi_row_table(self.key, self.row_schema)}
 

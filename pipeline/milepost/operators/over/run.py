@@ -79,7 +79,7 @@ class OverPartitions:
         self.row_schema = pa.schema([field for field in plain_schema(schema) if field.name != WEIGHT_COLUMN])
         made = [pa.field(name, _result_type(call, self.row_schema)) for name, call in self.functions.items()]
         self.valued_schema = distinct_columns(self.uid, [*self.row_schema, *made])
-        self.deletes = self.over_updates and not {*self.output_key} <= {*input_.stable_key}
+        self.deletes = self.over_updates and not input_.always_has(self.output_key)
         self.output_schema = self.valued_schema.append(DELETED_FIELD) if self.deletes else self.valued_schema
         self.routing_keys: tuple[tuple[str, ...], ...] = (self.key,)
         self.tables: Mapping[str, StateTable] = {ONLY_TABLE: multi_row_table(self.key, self.row_schema)}

@@ -120,7 +120,7 @@ class TopByKey:
         ranked = [] if rank is None else [pa.field(rank, RANK)]
         self.output_key = (*self.key, *(field.name for field in ranked)) if self.is_keyed else ()
         self.ranked_schema = distinct_columns(uid, [*self.input_schema, *ranked])
-        self.deletes = self.is_keyed and self.over_updates and not set(key) <= set(input_.stable_key)
+        self.deletes = self.is_keyed and self.over_updates and not input_.always_has(key)
         self.output_schema = self.ranked_schema.append(DELETED_FIELD) if self.deletes else self.ranked_schema
         broken_by = tie_break(self.input_schema, self.key, ordered_columns(order_by))
         self.tables: Mapping[str, StateTable] = {

@@ -187,3 +187,13 @@ def test_a_rank_that_ends_is_deleted_where_rows_may_move_from_key_to_key(tmp_pat
     moved = run.epoch(weighed((1, "a", 5, -1), (1, "a", 6, 1))).rows
     assert listed(moved) == [(1, "b", 5, 1, False), (1, "a", 6, 1, False), (None, None, 5, 2, True)]
     assert operator.results(run.state()).column("__deleted").to_pylist() == [False, False]
+
+
+def test_a_rank_that_ends_is_deleted_where_rows_without_a_key_may_be_deleted(tmp_path: Path) -> None:
+    operator = TopByKey("top", (), (("views", False),), 2, "place", OperatorInput(UPDATED, None))
+    run = started(tmp_path, operator)
+    assert listed(run.epoch(weighed((1, "a", 5, 1), (1, "b", 6, 1))).rows) == [
+        (1, "a", 5, 1, False), (1, "b", 6, 2, False)
+    ]  # fmt: skip
+    assert listed(run.epoch(weighed((1, "b", 6, -1))).rows) == [(None, None, None, 2, True)]
+    assert not TopByKey("top", (), (("views", False),), 2, "place", OperatorInput(UPDATED, None, 0, ())).deletes

@@ -135,7 +135,7 @@ def test_ranks_may_be_deleted_if_rows_are_deleted_or_change_their_key() -> None:
     behind = {**TOP, "inputs": ["ranks"], "key": ["n"], "order_by": ["page"], "rank": "r"}
     graph = build_graph(spec(behind, TOTALS, by_number))
     assert [graph.nodes[uid].deletes for uid in ("totals", "ranks", "first")] == [False, True, True]
-    assert (graph.nodes["totals"].stable_key, graph.nodes["ranks"].stable_key) == (("page", "at"), ())
+    assert (graph.nodes["totals"].stable_key, graph.nodes["ranks"].stable_key) == (("page", "at"), None)
     assert not build_graph(spec(RANKS, TOTALS)).nodes["first"].deletes
 
 

@@ -56,7 +56,7 @@ class Tokens:
 
     def kind(self, index: int) -> str:
         """Return the kind of a token; "" outside the run."""
-        return str(self.items[index].token_type.name) if 0 <= index < len(self.items) else ""
+        return str(self.items[index].token_type._name_) if 0 <= index < len(self.items) else ""  # `name` is slow
 
     def word(self, index: int) -> str:
         """Return a keyword or bare name in upper case; "" for a quoted name, a literal, or outside the run."""
