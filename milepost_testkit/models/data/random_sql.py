@@ -213,6 +213,7 @@ def _nested(rng: Draws) -> str:
         "SELECT a.who, b.total FROM sums a JOIN sums b ON a.n = b.n AND a.who = b.who",
         "SELECT s.who, s.total, l.id FROM sums s JOIN newest l ON l.customer = s.who",
         "SELECT s.who, l.id FROM sums s LEFT JOIN newest l ON l.customer = s.who AND l.amount < s.total",
+        "SELECT who, n, row_number() OVER (ORDER BY n, who) AS place FROM sums WHERE n < 4 QUALIFY place <= 3",
     ))  # fmt: skip
     over = "row_number() OVER (PARTITION BY customer ORDER BY id DESC)"
     newest = f"SELECT customer, id, amount FROM orders QUALIFY {over} = 1"
