@@ -163,12 +163,14 @@ class AirflowRest:
         *,
         timeout_s: float,
         seen: Callable[[dict[str, str | None]], None] | None = None,
+        check: Callable[[], None] = lambda: None,
         interval_s: float = 0.5,
     ) -> str:
         """Wait until a run is finished. Returns its state. Raises TimeoutError with the states of the tasks.
 
         Args:
             seen: called with the states of the tasks after each read, for progress.
+            check: called before each further read; what it raises ends the wait.
         """
         deadline = time.monotonic() + timeout_s
         while True:
@@ -181,6 +183,7 @@ class AirflowRest:
                     raise TimeoutError(f"{dag_id} {run_id} is {state} after {timeout_s:.0f} s: {states}")
             if state in FINISHED_RUN:
                 return state
+            check()
             time.sleep(interval_s)
 
 

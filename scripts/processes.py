@@ -152,15 +152,18 @@ def wait_until(
     deadline = time.monotonic() + timeout_s
     watched = list(of)
     while not ready():
-        for started in watched:
-            if started.process() is None:
-                raise StackError(
-                    f"{what}: {started.name} ended. Its output ({started.log}) ends with:\n{tail(started)}"
-                )
+        assert_running(watched, what)
         if time.monotonic() > deadline:
             logs = ", ".join(started.log for started in watched)
             raise StackError(f"{what}: not ready after {timeout_s:.0f} s; see {logs}")
         time.sleep(interval_s)
+
+
+def assert_running(watched: Iterable[Started], what: str) -> None:
+    """Raise StackError with the end of its log if one of the processes has ended."""
+    for started in watched:
+        if started.process() is None:
+            raise StackError(f"{what}: {started.name} ended. Its output ({started.log}) ends with:\n{tail(started)}")
 
 
 def tail(started: Started, lines: int = 15) -> str:

@@ -20,6 +20,7 @@ from packaging.version import Version
 
 from milepost_testkit.airflow.e2e_job import CARRIERS, ON_THE_SERVER, E2eJob
 from milepost_testkit.processes.processes import stop_tree, working_below
+from scripts import processes
 from scripts.airflow_home import LOGIN, Settings
 from scripts.airflow_rest import AirflowRest
 from scripts.processes import PYTHON_PATH
@@ -72,6 +73,24 @@ def task_policy(task):
 
 def step_pool(task_id: str) -> str:
     return f"{STEPS}-{task_id}"
+
+
+def until(
+    condition: Callable[[], Any], what: str, timeout_s: float = STATE_S, *, check: Callable[[], None] = lambda: None
+) -> Any:
+    """Wait until a condition holds. Returns its value.
+
+    Args:
+        check: called before each further try; what it raises ends the wait.
+    Raises: TimeoutError.
+    """
+    deadline = time.monotonic() + timeout_s
+    while not (found := condition()):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {timeout_s:.0f} s: {what}")
+        check()
+        time.sleep(0.5)
+    return found
 
 
 class AirflowInstance:
@@ -190,9 +209,9 @@ class AirflowInstance:
         killed = self.stack.started["scheduler"]
         process = killed.process()
         assert process is not None, "the scheduler is not running"
+        self.set_aside("scheduler")
         process.kill()
         self.until(lambda: killed.process() is None, "the scheduler is gone")
-        self.set_aside("scheduler")
 
     def set_aside(self, name: str) -> None:
         """Give the name of one that has ended to the next of its kind; what it left behind is stopped with the rest.
@@ -225,7 +244,7 @@ class AirflowInstance:
     def wait(self, dag_id: str, run_id: str) -> str:
         """Wait for a run's end. Why one failed is printed: a test that expected otherwise then shows it."""
         with self.explained(dag_id, run_id):
-            state = self.rest.wait(dag_id, run_id, timeout_s=RUN_S)
+            state = self.rest.wait(dag_id, run_id, timeout_s=RUN_S, check=self.assert_running)
         if state == "failed":
             self.explain(dag_id, run_id)
         return state
@@ -275,10 +294,10 @@ class AirflowInstance:
         return sorted(events, key=lambda event: event["id"])
 
     def until(self, condition: Callable[[], Any], what: str, timeout_s: float = STATE_S) -> Any:
-        """Wait for something that Airflow or the store shows. Returns it. Raises TimeoutError."""
-        deadline = time.monotonic() + timeout_s
-        while not (found := condition()):
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"not within {timeout_s:.0f} s: {what}")
-            time.sleep(0.5)
-        return found
+        """Wait for something that Airflow or the store shows. Returns it. Raises TimeoutError; as `assert_running`."""
+        return until(condition, what, timeout_s, check=self.assert_running)
+
+    def assert_running(self) -> None:
+        """Raise StackError, with the end of its log, if one of Airflow's processes has ended by itself."""
+        started = self.stack.started  # without those that were set aside
+        processes.assert_running((started[name] for name in self.stack.services if name in started), "Airflow")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from milepost_testkit.airflow.airflow_instance import SETTINGS, AirflowInstance
+from milepost_testkit.airflow.airflow_instance import SETTINGS, AirflowInstance, until
 from milepost_testkit.servers.postgres_server import PostgresServer, new_directory
 from scripts.airflow_home import Settings
 
@@ -108,7 +108,7 @@ class TwoSchedulers:
             self.start_again()
             return condition()
 
-        self.airflow.until(holds, what, timeout_s)
+        until(holds, what, timeout_s)
 
     def database_errors(self, name: str) -> int:
         """How often a process has logged that the database does not respond."""
