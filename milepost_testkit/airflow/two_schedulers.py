@@ -52,7 +52,10 @@ class TwoSchedulers:
             "sql_alchemy_connect_args_async": None,
         }
         self.airflow = AirflowInstance(
-            self._folder / "airflow", settings={**SETTINGS, **OWN, "database": own}, environ=self._environ
+            self._folder / "airflow",
+            settings={**SETTINGS, **OWN, "database": own},
+            environ=self._environ,
+            may_end=True,
         )
         self.airflow.start()
         self.airflow.stack.start_service("scheduler", label=SCHEDULERS[1])

@@ -30,9 +30,9 @@ def said(call: AggregateCall, types: Mapping[str, str]) -> str:
             f'first({column} ORDER BY "{call.by}" {order}, {column} {order}) FILTER ({where} AND "{call.by}" NOTNULL)'
         )
     if call.function in _ROUNDED:
-        return _digits(f"{call.function}_samp({column}) {only}")
+        return digits(f"{call.function}_samp({column}) {only}")
     if _rounds(call, types):
-        return _digits(f"avg({column}) {only}")
+        return digits(f"avg({column}) {only}")
     if call.function in ("any", "every"):
         return f"bool_{'or' if call.function == 'any' else 'and'}({column}) {only}"
     if call.function == "sum":
@@ -45,7 +45,7 @@ def said(call: AggregateCall, types: Mapping[str, str]) -> str:
 def shown(aggregates: Mapping[str, AggregateCall], types: Mapping[str, str]) -> str:
     """Return the columns of an operator's output as `said` computes them. types: as in `said`."""
     return ", ".join(
-        f'{_digits(_name(name))} AS "{name}"' if _rounds(call, types) else _name(name)
+        f'{digits(_name(name))} AS "{name}"' if _rounds(call, types) else _name(name)
         for name, call in aggregates.items()
     )
 
@@ -59,5 +59,6 @@ def _name(column: str) -> str:
     return f'"{column}"'
 
 
-def _digits(value: str) -> str:
+def digits(value: str) -> str:
+    """Return the SQL of the first 12 digits of a float, which do not depend on the order of additions."""
     return f"printf('%.11e', {value})"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from functools import cache, reduce
 from itertools import chain
@@ -18,13 +18,13 @@ from milepost.operators.lookup.spec import LookupOperator
 from milepost.operators.sql.spec import SelectSpec
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US, latest, operator_watermark, output_watermark
 from milepost.protocol.records.state_columns import WEIGHT_COLUMN
+from milepost_testkit.models.data.aggregate_calls import digits
 from milepost_testkit.models.data.batch import (
     Claim,
     Place,
     differing,
     late_claims,
     microseconds,
-    names,
     retraction_claims,
     there,
 )
@@ -124,10 +124,10 @@ def hold_same(
             node, place = graph.nodes[operator.uid], Place(graph, operator.uid, {})
             if node.output_kind != "retract" or node.retracts:
                 rows, says = there(place, node.uid), "two histories come to the same rows"
-                _hold(db, node, Claim(says, _at_both(rows, names(tuple(node.columns)))))
+                _hold(db, node, Claim(says, _at_both(rows, _comparable(schemas[node.uid], node.columns))))
             for late in (name for name in schemas if name.startswith(f"{node.uid}.late")):
                 rows, says = place.at_each(f'SELECT * FROM "{late}"'), "two histories have the same late rows"
-                _hold(db, node, Claim(says, _at_both(rows, names(schemas[late].names))))
+                _hold(db, node, Claim(says, _at_both(rows, _comparable(schemas[late], schemas[late].names))))
 
 
 def has_late_rows(
@@ -150,6 +150,13 @@ def has_late_rows(
     ]
     with _registered({**_tables(graph, captured, schemas, checkpoints), "began": began}) as db:
         return any(db.execute(place.at_each(law.late_for_some(place))).fetchall() for law, place in sliding)
+
+
+def _comparable(schema: pa.Schema, columns: Collection[str]) -> str:
+    """Return the columns, with the digits of floats: a variance is added up in the order of the epochs."""
+    floats = {field.name for field in schema if pa.types.is_floating(field.type)}
+    shown = (digits(f'("{name}" + 0.0)') if name in floats else f'"{name}"' for name in columns)  # -0.0 is 0.0
+    return ", ".join(f'{value} AS "{name}"' for name, value in zip(columns, shown, strict=True))
 
 
 def _at_both(rows: str, columns: str) -> str:

@@ -45,13 +45,11 @@ from milepost.protocol.retention import minimum_grace_ms
 from milepost.sources.planning import split_path
 from milepost.state.cache import node_cache
 from milepost.storage import ObjectCache, handle_of, open_store, read_handle
-from milepost.storage.concurrency import parallel_map
 from milepost.storage.log import Head, LandedTransition, ManifestLog, SourceLog
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from milepost.epoch import CheckpointMetadata
+    from milepost.jobmaster.job.input.consumed_runs import ConsumedRuns
     from milepost.protocol.manifest import Request
     from milepost.sinks import Sink
     from milepost.sources.planning import ConsumedSet
@@ -239,27 +237,16 @@ class JobContext:
     def _reserved(self) -> set[tuple[str, str]]:
         return set()
 
-    def consumed(self, source: str, handles: Sequence[ObjectHandle]) -> ConsumedSet:
-        """Return the set of consumed objects of a source, from the runs of one checkpoint. Raises StateCorrupt.
-
-        Runs are immutable, so only the runs that the previous call did not have are read.
-        """
-        from milepost.sources.planning import ConsumedSet, read_run
-
-        cached = self._consumed_runs.get(source, {})
-        new = [handle for handle in handles if handle not in cached]
-        cached = cached | dict(zip(new, parallel_map(self.store, partial(read_run, self.store), new), strict=True))
-        runs = {handle: cached[handle] for handle in handles}
-        self._consumed_runs[source] = runs
-        return ConsumedSet.of(runs.values())
-
-    def cache_consumed(self, source: str, handle: ObjectHandle, run: pa.Table) -> None:
-        """Cache a run that this process has written, so that it is not read again."""
-        self._consumed_runs[source] = self._consumed_runs.get(source, {}) | {handle: run}
-
     @cached_property
-    def _consumed_runs(self) -> dict[str, dict[ObjectHandle, pa.Table]]:
-        return {}
+    def consumed_runs(self) -> ConsumedRuns:
+        """The runs of consumed objects that this process has read or written."""
+        from milepost.jobmaster.job.input.consumed_runs import ConsumedRuns
+
+        return ConsumedRuns(self.store)
+
+    def consumed(self, source: str, handles: Sequence[ObjectHandle]) -> ConsumedSet:
+        """Return the set of consumed objects of a source, from the runs of one checkpoint. Raises StateCorrupt."""
+        return self.consumed_runs.read(source, handles)
 
     @cached_property
     def cache_directory(self) -> str:

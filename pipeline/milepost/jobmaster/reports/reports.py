@@ -179,15 +179,17 @@ class Reports:
         )
 
     @suggest_rollback
-    def status(self, max_lag_ms: int | None = None, *, month: bool = True) -> Status:
+    def status(self, max_lag_ms: int | None = None, *, month: bool = True, recent: bool = False) -> Status:
         """Return the job's health: state, lag, unread objects, last success, next step.
 
         Args:
             month: whether to include the cost per month, which reads every retained checkpoint.
+            recent: whether a head that this object read a moment ago is new enough.
         """
         from milepost.jobmaster.reports.health.status import status_of
 
-        status = status_of(self._context, max_lag_ms)
+        log = self._context.log
+        status = status_of(self._context, log.recent_head() if recent else log.head(), max_lag_ms)
         return replace(status, month=self.month_cost()) if month else status
 
     def begin_published_check(self) -> Callable[[], None]:
@@ -327,7 +329,7 @@ class Reports:
         """Return rows, duration and late share of the newest 30 completed epochs, oldest first."""
         from milepost.jobmaster.reports.history.recent import recent_epochs
 
-        head = self._context.log.head()
+        head = self._context.log.recent_head()
         return () if head is None else recent_epochs(self._context.store, head.state)
 
     def verify(self, checkpoint_id: int | None = None, deep: bool = False) -> VerifiedObjects:

@@ -256,7 +256,7 @@ def _source_snapshot(
         read=partial(context.consumed, item.name),
     )
     if run is not None:
-        context.cache_consumed(item.name, consumed[-1], run)
+        context.consumed_runs.add(item.name, consumed[-1], run)
     return SourceSnapshot(
         watermark_us=watermark_us,
         consumed=consumed,

@@ -55,6 +55,7 @@ from milepost.storage.log.certain_create import LostRace, create_certainly
 from milepost.storage.log.read_ahead import list_log, read_ahead, read_event
 from milepost.storage.log.records import DeferredResult, Head, LandedTransition, TransactionResult
 from milepost.storage.log.retries import retry_reads
+from milepost.storage.object_cache import OBJECT_CACHE
 from milepost.storage.version_search import latest_version
 
 _LOG = logging.getLogger(__name__)
@@ -115,7 +116,10 @@ class ManifestLog:
         if cached is not None and cached[0] == newest.etag and cached[1].version == version:
             self._read_s = started_s
             return cached[1]
-        entry = self.entry(version)
+        # A server that opens the job again and again reads and decodes each head once.
+        entry = OBJECT_CACHE.read(
+            self.store, ("manifest", newest.key, newest.etag), newest.size, lambda: self.entry(version)
+        )
         if not isinstance(entry, LogEntry):
             raise StateCorrupt(
                 f"manifest version {version} of {self.store.config.url} is the newest, but only a tombstone: "

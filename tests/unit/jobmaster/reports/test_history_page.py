@@ -117,7 +117,7 @@ def test_all_filtered_pages_list_each_selected_checkpoint_once(
 def test_a_filtered_page_reads_a_limited_number_of_excluded_entries(
     job: CountedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Retained checkpoints come from the head, so no other entry is read, however far apart they are."""
+    """Retained checkpoints come from the head, which is read already, however far apart they are."""
     entries: set[str] = set()
 
     def note(operation: str, key: str) -> None:
@@ -125,13 +125,13 @@ def test_a_filtered_page_reads_a_limited_number_of_excluded_entries(
             entries.add(key)
 
     hook_stores(monkeypatch, before=note)
-    assert job.master.reports.history_page(50, status="completed").checkpoints and len(entries) == 1
+    assert job.master.reports.history_page(50, status="completed").checkpoints and not entries
     monkeypatch.setattr(history, "_MAX_SKIPPED", 6)
     pages = [job.master.reports.history_page(50, status="aborted")]
     while (following := pages[-1].following) is not None:
         entries.clear()
         pages.append(job.master.reports.history_page(50, following, status="aborted"))
-        assert len(entries) <= 1 + 6 + 2 * MAX_PARALLEL_REQUESTS
+        assert len(entries) <= 6 + 2 * MAX_PARALLEL_REQUESTS
     assert len(pages) > 2 and [one.checkpoint_id for page in pages for one in page.checkpoints] == [7]
 
 

@@ -201,7 +201,7 @@ def _read(reading: JobReading) -> None:
         master = JobMaster(reading.job.loaded)
         reading.state = master.reports.job_state()
         reading.recent = master.reports.recent_epochs()
-        reading.status = master.reports.status(month=False)
+        reading.status = master.reports.status(month=False, recent=True)
     except CheckpointError as error:
         reading.error = error
 

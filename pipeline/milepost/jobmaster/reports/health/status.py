@@ -45,6 +45,7 @@ from milepost.protocol.manifest.transaction import LeaseFacts, LeaseStatus, acti
 from milepost.protocol.records import CheckpointFailureReason, CleanUp, Failures, JobStatus, ManifestState
 from milepost.runbook import address
 from milepost.storage.concurrency import prefetch
+from milepost.storage.log import Head
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +107,13 @@ class Status(JobReport):
     tables: OmitNone[Mapping[str, TableHealth]] = None
 
 
-def status_of(context: JobContext, max_lag_ms: int | None) -> Status:
+def status_of(context: JobContext, head: Head | None, max_lag_ms: int | None) -> Status:
     """Return a job's health. Fields that follow from the plan are None if an object prevents planning.
 
     Args:
+        head: of its manifest; None: it has never run.
         max_lag_ms: upper bound on the ages of unread objects, of the newest object and of the newest event time.
     """
-    head = context.log.head()
     now_ms = context.store.clock_ms()
     state = head.state if head is not None else None
     base = context.base_metadata(state, state.timeline().head) if state is not None else None
