@@ -97,7 +97,9 @@ def _measure(root: Path, folder: Path, group: Collection[str], state: str) -> Pa
     if path.with_suffix(".json").exists():
         return path
     command = [sys.executable, "-m", "coverage", "run", f"--data-file={path}", "--source=pipeline", "-m", "pytest"]
+    # Without deep tests: some of them need environments that are built for them alone.
     command += ["-q", "-p", "no:cacheprovider", "-p", "scripts.sampling.coverage_contexts", "--hypothesis-seed=1"]
+    command += ["--ring", "test"]
     command += group
     environment = {**os.environ, DURATIONS_VARIABLE: str(path.with_suffix(".json")), "MILEPOST_SEED": "1"}
     done = subprocess.run(
