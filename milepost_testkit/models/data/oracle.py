@@ -69,6 +69,11 @@ def check(
         since: first epoch of operators that were added later, without state.
     """
     since = since or {}
+    for node in graph.stateful:
+        if node.output_kind == "updates" and node.deletes != (DELETED_COLUMN in schemas[node.uid].names):
+            raise Broken(
+                f"{node.kind} {node.uid}: by the graph it {'may' if node.deletes else 'never does'} delete rows"
+            )
     watermarks = Watermarks(spec, graph, captured, ended)
     for lineage in {one[: place + 1] for one in checkpoints.values() for place in range(len(one))}:
         for beyond in watermarks.beyond(lineage):
