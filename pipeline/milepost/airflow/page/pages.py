@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 from milepost.airflow.page.frame.access import READS_DAG
 from milepost.airflow.page.frame.rendering import HEADERS, STATIC, Links, is_for_json, json_document, page
 from milepost.airflow.page.jobs.job_page import JobPage
-from milepost.airflow.page.jobs.job_reader import STORE_AWAY
+from milepost.airflow.page.jobs.job_reader import JOB_READER, STORE_AWAY
 from milepost.airflow.page.jobs.suggested_action import action_after_error
 from milepost.airflow.page.routes import (
     charts,
@@ -95,5 +95,7 @@ def _problem_page(
 
     job_page: JobPage | None = getattr(request.state, "job_page", None)
     if job_page is not None:
+        since = JOB_READER.failing_since(job_page.job) if heading == STORE_AWAY else ""
+        shown["problem_heading"] = f"{heading} {since}".rstrip()
         return job_page.render("job_problem.html", None, status_code, **shown)
     return page(request, "problem.html", status_code, **shown)

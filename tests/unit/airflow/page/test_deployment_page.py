@@ -173,7 +173,29 @@ def test_a_store_that_failed_and_now_hangs_is_unreachable(tmp_path: Path, monkey
             pages.append(page_text(client.get("/jobs").text, "#main"))
     answers.set()
     wait([reading.running for reading in job_reader.JOB_READER._newest_readings.values()], timeout=60)
-    assert all("down | unreachable The store does not answer" in page for page in pages), pages
+    assert all(page.count("down | unreachable since ") and "The store does not answer" in page for page in pages), pages
+
+
+def test_an_outage_is_dated_from_the_first_of_the_failed_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from milepost.airflow.page.jobs import job_reader
+
+    down = job_named(tmp_path, "down", epochs=1)
+    client, reader = client_of(monkeypatch, down), job_reader.JOB_READER
+    dated: list[float | None] = []
+
+    def refuse(operation: str, key: str) -> None:
+        raise StoreUnavailable("the store is down")
+
+    with pytest.MonkeyPatch.context() as hooked:
+        hook_stores(hooked, before=refuse, only=str(down.folder / "store"))
+        for _ in range(2):
+            assert "), as far as this server knows" in client.get("/jobs").text
+            (own,) = (one for key, one in reader._newest_readings.items() if str(tmp_path) in str(key[-1]))
+            dated.append(own.failing_since_s)
+        page = page_text(client.get("/jobs/down__epoch?job=down").text, ".banner")
+    assert len({*dated}) == 1 and dated[0] is not None
+    assert "The store does not answer since " in page and "), as far as this server knows" in page
+    assert "as far as this server knows" not in client.get("/jobs").text
 
 
 @pytest.mark.deep

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from threading import Lock
 from typing import TypeVar
 
@@ -24,10 +25,19 @@ from milepost.airflow.page.jobs.suggested_action import (
     suggested_action,
 )
 from milepost.errors import CheckpointError, StateCorrupt, StoreUnavailable
-from milepost.jobmaster import Condition, JobMaster, JobState, RecentEpoch, Status, hide_failure, usual_duration_ms
+from milepost.jobmaster import (
+    Condition,
+    JobMaster,
+    JobState,
+    RecentEpoch,
+    Since,
+    Status,
+    hide_failure,
+    usual_duration_ms,
+)
 from milepost.protocol.records import JobStatus, StoreConfig
 from milepost.runbook import page_of
-from milepost.views import JobBadge, Meaning, job_badge
+from milepost.views import JobBadge, Meaning, job_badge, since_text
 
 T = TypeVar("T")
 
@@ -55,6 +65,7 @@ class JobReading:
         recent: the newest epochs, oldest first; () if they are not known.
         error: why the rest is missing. problem: the same as text, or that the read timed out; "" if nothing is missing.
         before: the error of the read before this one. timed_out: whether the page did not wait for the read to end.
+        failing_since_s: when the first of the reads began that have all failed since, as a Unix time; None: none has.
     """
 
     job: DagJob
@@ -65,6 +76,7 @@ class JobReading:
     problem: str = ""
     before: CheckpointError | None = None
     timed_out: bool = False
+    failing_since_s: float | None = None
     running: Future[None] = field(default_factory=Future)
 
     def shown_to(self, rights: Rights) -> JobReading:
@@ -81,13 +93,22 @@ class JobReading:
         if self.state is not None and self.state.job_status == JobStatus.FAILED.value:
             return JobBadge(Meaning.BAD, "failed", f"{self.state.last_failure}. {self.problem}")
         if isinstance(self.error, StoreUnavailable) and self.state is None:
-            return JobBadge(Meaning.BAD, "unreachable", f"{STORE_AWAY}: {self.problem}")
+            return JobBadge(Meaning.BAD, "unreachable", f"{STORE_AWAY}: {self.problem}", self.failing_since)
         if isinstance(self.error, StateCorrupt) and self.state is not None:
             why = self.error.details.get("fault") or self.problem
-            return JobBadge(Meaning.BAD, "unreadable", f"{HEAD_UNREADABLE}. Reason: {why}")
+            return JobBadge(Meaning.BAD, "unreadable", f"{HEAD_UNREADABLE}. Reason: {why}", self.failing_since)
         if self.timed_out:
             return JobBadge(Meaning.WARN, "no answer", self.problem)
         return JobBadge(Meaning.BAD, "unreadable", self.problem)
+
+    @property
+    def failing_since(self) -> str:
+        """Since when this server cannot read the job, as text; "" if it can."""
+        if self.failing_since_s is None:
+            return ""
+        age_ms = round(1000 * (time.time() - self.failing_since_s))
+        time_text = datetime.fromtimestamp(self.failing_since_s, UTC).isoformat()
+        return f"{since_text(Since(time=time_text, age_ms=age_ms))}, as far as this server knows"
 
     @property
     def runs_long(self) -> bool:
@@ -134,6 +155,11 @@ class JobReader:
         wait([reading.running for reading in readings], timeout=TIMEOUT_S)
         return [self._snapshot_of(reading) for reading in readings]
 
+    def failing_since(self, job: DagJob) -> str:
+        """Since when the health of a job cannot be read, as text; "" if the newest read did not fail."""
+        newest = self._newest_readings.get(_key(job))
+        return "" if newest is None else newest.failing_since
+
     def start(self, job: DagJob, query: Callable[[JobMaster], T]) -> Callable[[], T]:
         """Start a query of a job. Return a function that waits for its result, at most until `TIMEOUT_S` from now.
 
@@ -159,12 +185,13 @@ class JobReader:
         return await_result
 
     def _start_reading(self, job: DagJob) -> JobReading:
-        storage = _storage_of(job)
-        key = (job.dag_id, job.loaded.spec.name, storage)
-        newest = self._newest_readings.get(key)
+        key = _key(job)
+        storage, newest = key[-1], self._newest_readings.get(key)
         if newest is not None and not newest.running.done():
             return newest
-        reading = JobReading(job, before=None if newest is None else newest.error)
+        reading = JobReading(job)
+        if newest is not None:
+            reading.before, reading.failing_since_s = newest.error, newest.failing_since_s
         if storage not in self._health_pools:
             self._health_pools[storage] = ThreadPoolExecutor(_MAX_CONCURRENT_READS, thread_name_prefix="milepost-page")
         reading.running = self._health_pools[storage].submit(_read, reading)
@@ -188,6 +215,10 @@ class JobReader:
         return snapshot
 
 
+def _key(job: DagJob) -> tuple[str, str, StoreConfig | None]:
+    return job.dag_id, job.loaded.spec.name, _storage_of(job)
+
+
 def _storage_of(job: DagJob) -> StoreConfig | None:
     """Return the storage of a job; None if its configuration is invalid, which reading the job reports."""
     try:
@@ -197,13 +228,15 @@ def _storage_of(job: DagJob) -> StoreConfig | None:
 
 
 def _read(reading: JobReading) -> None:
+    started_s = time.time()
     try:
         master = JobMaster(reading.job.loaded)
         reading.state = master.reports.job_state()
         reading.recent = master.reports.recent_epochs()
         reading.status = master.reports.status(month=False, recent=True)
+        reading.failing_since_s = None
     except CheckpointError as error:
-        reading.error = error
+        reading.error, reading.failing_since_s = error, reading.failing_since_s or started_s
 
 
 JOB_READER = JobReader()
