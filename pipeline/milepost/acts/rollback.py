@@ -63,7 +63,8 @@ def _result(context: ActContext, done: RollbackResult) -> ActResult:
         text.append(f"checkpoint {done.aborted_checkpoint} is aborted; the session that ran it is fenced")
     moved = done.outcome != "nothing_to_roll_back"
     if moved:
-        discarded = ", ".join(map(str, done.discarded)) or "none"
+        noun = "checkpoint" if len(done.discarded) == 1 else "checkpoints"
+        discarded = f"{noun} {', '.join(map(str, done.discarded))}" if done.discarded else "none"
         text.append(f"job {done.job} is back at {at}, on timeline {done.timeline}; discarded: {discarded}")
         text.append(f"sinks rolled back: {', '.join(done.sinks) or 'none'}")
     else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from milepost.language.expectation_values import value_problem
+from milepost.language.names import did_you_mean
 from milepost.language.suggestions import nearest
 
 SET_BY_THE_GATE = frozenset({"catch_exceptions", "id", "meta", "rendered_content", "result_format"})
@@ -102,7 +103,7 @@ def expectation_problem(type_: str, arguments: Mapping[str, object]) -> tuple[st
     for name in sorted(given - COMMON - set(names)):
         if name in SET_BY_THE_GATE:
             return name, f"`{name}` is set by the quality gate; remove it"
-        return name, f"{type_} has no argument `{name}`{_guess(name, names)}"
+        return name, f"{type_} has no argument `{name}`; {did_you_mean(name, names)}"
     missing = [name.removesuffix("!") for name in known if name.endswith("!") and name.removesuffix("!") not in given]
     if missing:
         return None, f"{type_} needs `{missing[0]}`"

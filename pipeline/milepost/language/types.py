@@ -97,23 +97,23 @@ def parse_type(text: object) -> ColumnType:
     if isinstance(text, ColumnType):
         return text
     if not isinstance(text, str):
-        raise ValueError(f"expected a column type, got {text!r}; types are {TYPE_GRAMMAR}")
+        raise ValueError(f"expected a column type, got {text!r}. Types are {TYPE_GRAMMAR}")
     try:
         parser = _Parser(text)
         parsed = parser.type(0)
         parser.end()
     except _Malformed as problem:
-        raise ValueError(f"{text!r} is not a column type{problem}{_hint(text)}; types are {TYPE_GRAMMAR}") from None
+        raise ValueError(f"{text!r} is not a column type{problem}{_hint(text)} Types are {TYPE_GRAMMAR}") from None
     return parsed
 
 
 def _hint(text: str) -> str:
-    """Return the clause that suggests what was probably meant, or ""."""
+    """Return the end of the first sentence, which suggests what was probably meant."""
     # In `{a: decimal(12,2)}` YAML ends the value at the comma, so the type arrives as `decimal(12`.
     if any(text.count(opening) > text.count(closing) for opening, closing in ("()", "[]", "<>")):
-        return '; quote a type with a comma inside {}: "decimal(12,2)"'
+        return '; quote a type with a comma inside {}: "decimal(12,2)".'
     name = re.split(r"[^a-z0-9]", text.strip().lower(), maxsplit=1)[0]
-    return f"; did you mean {_INSTEAD[name]}?" if name in _INSTEAD else ""
+    return f"; did you mean {_INSTEAD[name]}?" if name in _INSTEAD else "."
 
 
 def to_arrow(type_: ColumnType | str) -> pa.DataType:

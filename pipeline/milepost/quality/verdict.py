@@ -163,7 +163,8 @@ class GateVerdict:
             raise QualityGateFailed(
                 f"checkpoint {checkpoint_id}: the quality gate says {self.summary()}. "
                 "Nothing of this epoch is published.",
-                hint=f"milepost show {job} {checkpoint_id} has what it refused; correct it or the gate, then run again",
+                hint=f"milepost show {job} {checkpoint_id} shows the refused rows; correct them where they come from, "
+                "quarantine their object, or correct the gate, then run again",
                 reason=reason.value,
                 detail=self.summary(),
                 checkpoint_id=checkpoint_id,

@@ -73,7 +73,10 @@ def _named(words: Sequence[str]) -> dict[str, str]:
     for word in words:
         name, equals, value = word.partition("=")
         if not equals or not name:
-            raise InvalidRequest(f"expected COLUMN=VALUE, got {word!r}. Nothing was read.")
+            raise InvalidRequest(
+                f"expected COLUMN=VALUE, got {word!r}. Nothing was read.",
+                hint="Name values of one row, such as those of its key: milepost why JOB SINK city=Bergen",
+            )
         if name in values:
             raise InvalidRequest(f"column {name} was given twice. Nothing was read.")
         values[name] = value

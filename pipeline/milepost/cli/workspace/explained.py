@@ -46,7 +46,8 @@ def _show_statements(report: Mapping[str, Any], output: Output) -> None:
         if one["incomplete_before"] is not None:
             remarks.append(f"does not equal its query before checkpoint {one['incomplete_before']}")
         notes.append("; ".join([*remarks, *(f"line {w['line']}: {w['message']}" for w in one["warnings"])]))
-    output.table(["statement", where, "steps", "rows", *edits], rows, optional=(where, *edits), notes=notes)
+    optional = ("steps", where) if edits else (where,)
+    output.table(["statement", where, "steps", "rows", *edits], rows, optional=optional, notes=notes)
 
 
 def show_graph(report: Mapping[str, Any], output: Output) -> None:

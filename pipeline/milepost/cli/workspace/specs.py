@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -222,9 +222,7 @@ def lint(
         output.note(f"note: nothing reads {uid}")
     if report["compatibility"]:
         output.text()
-        rows = [[row["uid"], row["outcome"], row["verdict"]] for row in report["compatibility"]]
-        notes = [row["detail"] for row in report["compatibility"]]
-        output.table(["with the head", "outcome", "verdict"], rows, notes=notes)
+        _show_compatibility(report["compatibility"], output)
     elif report["compatibility_unknown"]:
         output.note(f"note: not compared with the job's head: {report['compatibility_unknown']}")
     for warning in with_head.source_warnings:
@@ -239,6 +237,19 @@ def lint(
     if hint is not None:
         output.note(f"What to do: {hint}")
     raise typer.Exit(2 if refused else 0)
+
+
+def _show_compatibility(compatibility: Sequence[Mapping[str, str]], output: Output) -> None:
+    """Print a row for each part of the job that differs from the head, and the names of the others."""
+    from milepost.jobspec.graph import UNCHANGED
+
+    different = [row for row in compatibility if row["detail"] != UNCHANGED]
+    if not different:
+        return output.text("nothing differs from the head")
+    rows = [[row["uid"], row["outcome"], row["verdict"]] for row in different]
+    output.table(["with the head", "outcome", "verdict"], rows, notes=[row["detail"] for row in different])
+    if same := [row["uid"] for row in compatibility if row["detail"] == UNCHANGED and row["kind"] != "job"]:
+        output.paragraph(f"unchanged: {', '.join(same)}", "  ", "")
 
 
 def _print_spec(loaded: LoadedJob, output: Output) -> None:

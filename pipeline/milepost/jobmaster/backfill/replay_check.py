@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from milepost.epoch import counted
 from milepost.errors import InvalidRequest, SourceChanged
 from milepost.jobmaster.backfill.replay import RecordedRange
 from milepost.jobmaster.job.context import JobContext
@@ -50,7 +51,7 @@ def check_objects(context: JobContext, ranges: Sequence[RecordedRange]) -> None:
             for fault in faults[:_NAMED]
         ]
         raise SourceChanged(
-            f"job {context.spec.name}: {len(faults)} object(s) of the recorded ranges cannot be read again."
+            f"job {context.spec.name}: {counted(len(faults), 'object')} of the recorded ranges cannot be read again."
             f"{format_object_list(lines, len(faults))}\nNothing was changed; the live timeline continues.",
             hint="put the recorded versions back; or go back to before they were read, and the next epochs read what "
             f"is there now: milepost rollback {context.spec.name} --to {_before(faults)} --dry-run",

@@ -215,7 +215,7 @@ class Quarantine:
             return
         yield f"object {obj.key}: {obj.size:,} bytes, modified {iso_ms(obj.last_modified_ms)}"
         if read_by is None:
-            yield "no epoch has read it, and none reads it until it is released"
+            yield "no epoch has read it; while it is quarantined, no epoch reads it"
         else:
             yield f"checkpoint {read_by} has read it: state and tables keep its rows until one of these commands is run"
             yield from (f"  {command}" for command in self._removing_commands(state, approved))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from milepost.epoch import CheckpointMetadata, iso_ms
+from milepost.epoch import CheckpointMetadata, counted, iso_ms
 from milepost.errors import EnvironmentUnusable, StoreUnavailable
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.input.table_files import lost_table_files
@@ -140,9 +140,13 @@ def _lost_objects(context: JobContext, name: str, versions: ObjectVersions) -> l
     changed = sorted(key for key, etag in versions if listed.get(key, etag) != etag)
     lost = []
     if deleted:
-        lost.append(f"source {name}: {len(deleted)} object(s) to read again were deleted, such as {deleted[0]}")
+        lost.append(
+            f"source {name}: deleted, so not read again: {counted(len(deleted), 'object')}, such as {deleted[0]}"
+        )
     if changed:
-        lost.append(f"source {name}: {len(changed)} object(s) have changed, such as {changed[0]}: read as they are now")
+        lost.append(
+            f"source {name}: changed, and read again as now: {counted(len(changed), 'object')}, such as {changed[0]}"
+        )
     return lost
 
 

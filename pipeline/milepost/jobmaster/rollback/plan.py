@@ -302,8 +302,10 @@ def _text(plan: RollbackPlan) -> Iterator[str]:
 def _changes(plan: RollbackPlan) -> Iterator[str]:
     yield f"job {plan.job}: from {_checkpoint_text(plan.head)} back to {_checkpoint_text(plan.target)}"
     discarded = ", ".join(str(brief.checkpoint_id) for brief in plan.discarded)
-    noun = "checkpoint" if len(plan.discarded) == 1 else "checkpoints"
-    note = f" ({noun} {discarded}); they stay until retention takes them, so this can be rolled back too"
+    noun, remain = "checkpoints", "they remain until retention deletes them"
+    if len(plan.discarded) == 1:
+        noun, remain = "checkpoint", "it remains until retention deletes it"
+    note = f" ({noun} {discarded}); {remain}, so this rollback can be undone"
     yield f"epochs discarded: {len(plan.discarded)}{note if discarded else ''}"
     for uid, rows in plan.operators.items():
         yield f"state {uid}: {_count(rows.state_rows_now)} -> {_count(rows.state_rows_then)} rows"

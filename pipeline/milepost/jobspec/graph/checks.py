@@ -48,7 +48,7 @@ def structure_problems(spec: JobSpec) -> list[Problem]:
         *row_rule_problems(spec),
         *sink_problems(spec),
         *secret_problems(spec),
-        *_sources(spec),
+        *source_problems(spec),
         *static_problems(spec),
         *_locations(spec),
         *_sizes(spec),
@@ -222,7 +222,8 @@ def _quality(spec: JobSpec) -> Iterator[Problem]:
                 yield Problem(path, message, at_key=argument is not None)
 
 
-def _sources(spec: JobSpec) -> Iterator[Problem]:
+def source_problems(spec: JobSpec) -> Iterator[Problem]:
+    """Yield the problems of sources, which do not depend on operators and sinks."""
     for name, files in spec.files.items():
         yield from _file_source(name, files)
     sources: Mapping[str, SourceSpec] = spec.sources

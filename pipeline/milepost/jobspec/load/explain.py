@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -10,8 +11,12 @@ from milepost.jobspec.graph.checks import late_outputs, late_outputs_of
 from milepost.jobspec.graph.event_time import EVENT_TIME_RULES
 from milepost.jobspec.graph.graph import JobGraph, Node
 from milepost.jobspec.job.spec import JobSpec
+from milepost.language.sql import branches
 from milepost.language.times import format_duration
 from milepost.operators.base import APPEND, REJECTED, RETRACTIONS, UPDATES, InputMode, StateBound, StatefulSpec
+from milepost.operators.materialize import MaterializeOperator
+from milepost.operators.sql import SelectSpec
+from milepost.operators.top import TopOperator
 
 
 def explained_node(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
@@ -54,14 +59,42 @@ def _state_bounds(spec: JobSpec, graph: JobGraph, node: Node) -> Iterator[StateB
     if not isinstance(operator, StatefulSpec):
         return
     inputs = [graph.nodes[name] for name in node.inputs]
-    yield from operator.bounds_by_input(
+    if isinstance(operator, TopOperator):
+        operator = operator.model_copy(update={"key": _varying_key(spec, graph, operator)})
+    bounds = operator.bounds_by_input(
         [
             InputMode(one.uid, not one.retracts, one.key if one.output_kind == UPDATES else None, one.event_time)
             for one in inputs
         ]
     )
+    is_limited = all(_is_limited(spec, graph, one) for one in inputs)
+    yield from (replace(bound, grows_with=None) if is_limited else bound for bound in bounds)
     if node.retracts and (emitted := operator.output_bound(node.key)) is not None:
         yield emitted
+
+
+def _is_limited(spec: JobSpec, graph: JobGraph, node: Node) -> bool:
+    """Return whether the number of a node's current rows has a limit, such as that of the first 5 rows of all."""
+    operator = None if node.uid in spec.sources else spec.operator(node.uid)
+    if isinstance(operator, TopOperator) and not operator.ties and not _varying_key(spec, graph, operator):
+        return True
+    derives = isinstance(operator, TopOperator | SelectSpec | MaterializeOperator)
+    return derives and all(_is_limited(spec, graph, graph.nodes[name]) for name in node.inputs)
+
+
+def _varying_key(spec: JobSpec, graph: JobGraph, operator: TopOperator) -> list[str]:
+    """Return its key columns without those that the SQL upstream sets to a constant, as in `1 AS all_rows`."""
+    (name,) = operator.inputs
+    upstream = None if name in spec.sources else spec.operator(name)
+    key = list(operator.key)
+    if not isinstance(upstream, SelectSpec) or not graph.nodes[name].columns_known:
+        return key
+    selects = branches(upstream.query, upstream.inputs)
+    if len(selects) > 1:
+        return key
+    plan = selects[0].plan([*graph.nodes[selects[0].input].columns])
+    constant = {column for column, expression in plan.columns if expression.isdecimal()}
+    return [column for column in key if column not in constant]
 
 
 def explained_edges(spec: JobSpec, graph: JobGraph) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from milepost.errors import EnvironmentUnusable, InvalidRequest, NotFound
-from milepost.jobspec.graph.checks import step_name_problems, structure_problems
+from milepost.jobspec.graph.checks import source_problems, step_name_problems, structure_problems
 from milepost.jobspec.job.catalog_spec import CatalogSpec
 from milepost.jobspec.job.connections import (
     ConnectionLookup,
@@ -302,9 +302,11 @@ def _validated(text: str) -> tuple[JobSpec | None, str, list[Problem], Document]
     spec, problems = validate_spec(document.value)
     problems = [*document.problems, *problems]
     if spec is not None:
-        # What sinks and suites name is known after the SQL file was compiled.
         problems += sql_problems(spec)
-        problems += step_name_problems(spec) if spec.sql is not None else structure_problems(spec)
+        if spec.sql is None:
+            problems += structure_problems(spec)
+        else:  # what sinks and suites name is known after the SQL file was compiled
+            problems += [*step_name_problems(spec), *source_problems(spec)]
     return spec, hash_spec(spec) if spec else "", problems, document
 
 

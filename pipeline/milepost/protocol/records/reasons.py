@@ -183,9 +183,9 @@ REMEDIES: dict[CheckpointFailureReason, str] = {
     _R.SOURCE_OBJECT_CHANGED: "Run again: the new epoch plans the current objects.",
     _R.SOURCE_OBJECT_MISSING: "Restore the object, or run again. `on_missing: skip` skips objects deleted before they "
     "are read.",
-    _R.BAD_RECORD: "Correct the object, or the source's `schema`, `options` or `value`, and run again. A landed "
-    "message stays as it is. With `bad_records: dead_letter` such records go to a separate table; add "
-    "`on_bad_object: dead_letter` for objects that cannot be read at all.",
+    _R.BAD_RECORD: "Correct the object, quarantine it, or correct the source's `schema`, `options` or `value`, and "
+    "run again. A landed message stays as it is. With `bad_records: dead_letter` such records go to a separate table; "
+    "add `on_bad_object: dead_letter` for objects that cannot be read at all.",
     _R.SQL_ERROR: "Correct the operator's `sql` (`try_cast` and the like give NULL for a bad value), or the input.",
     _R.OPERATOR_ERROR: "Correct the input or the operator, and run again.",
     _R.CODE_MISMATCH: "Run again, in a new process: the code changed during the run.",

@@ -319,7 +319,7 @@ def _without_values(partitions: PathColumns | None, objects: Sequence[SourceObje
 def _bad_names_error(name: str, bad_names: Sequence[BadName]) -> InvalidRequest:
     lines = [f"{bad.name}: {bad.reason}" for bad in bad_names[:_NAMED_IN_AN_ERROR]]
     return InvalidRequest(
-        f"source {name}: the names of {len(bad_names)} object(s) cannot be used."
+        f"source {name}: objects with a name that cannot be used: {len(bad_names)}."
         f"{format_object_list(lines, len(bad_names))}\nNothing was planned.",
         hint=f"Rename or remove them, narrow the source's path, or set sources.{name}.on_bad_name to skip.",
         source=name,
@@ -330,7 +330,7 @@ def _bad_names_error(name: str, bad_names: Sequence[BadName]) -> InvalidRequest:
 def _unknown_error(name: str, objects: Sequence[SourceObject], horizon_ms: int) -> SourceChanged:
     lines = [f"{obj.key}: modified {_time(obj.last_modified_ms)}" for obj in objects[:_NAMED_IN_AN_ERROR]]
     return SourceChanged(
-        f"source {name}: {len(objects)} object(s) were modified before {_time(horizon_ms)}. Older objects that were "
+        f"source {name}: objects modified before {_time(horizon_ms)}: {len(objects)}. Older objects that were "
         "deleted have been forgotten (`forget_after`), so it is unknown whether these were read."
         f"{format_object_list(lines, len(objects))}\nNothing was planned.",
         hint="Land new copies of objects that were not read, and move those that were read out of the source's path. "
@@ -354,7 +354,7 @@ def _changed_error(name: str, objects: Sequence[SourceObject], consumed: Consume
             f"modified {_time(obj.last_modified_ms)})"
         )
     return SourceChanged(
-        f"source {name}: {len(objects)} object(s) changed after they were consumed."
+        f"source {name}: objects that changed after they were consumed: {len(objects)}."
         f"{format_object_list(lines, len(objects))}\n"
         "Nothing was planned. The published tables still contain the consumed versions.",
         hint="Restore the consumed versions (local files with their modification time, SIZE-NANOSECONDS), or set "

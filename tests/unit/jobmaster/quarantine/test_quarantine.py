@@ -107,7 +107,7 @@ def test_doctor_and_lint_name_what_is_quarantined(job: CountedJob) -> None:
     quarantine(job, 4)
     (check,) = source_checks(job.small.loaded())
     assert (check.ok, check.suspicious) == (True, True)
-    assert check.detail == "4 object(s) match; 2 objects quarantined, such as 0002.csv"
+    assert check.detail == "its path matches 4 objects; 2 objects quarantined, such as 0002.csv"
 
 
 def test_a_damaged_head_fails_the_check_of_each_source_and_stops_no_other_check(job: CountedJob) -> None:

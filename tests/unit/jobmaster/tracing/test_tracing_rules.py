@@ -120,7 +120,7 @@ def test_after_deleted_input_the_list_begins_at_the_state_of_a_retained_checkpoi
     assert origin.cut is not None
     assert (origin.cut.checkpoint_id, origin.cut.reason) == (
         1,
-        "1 object(s) of the recorded ranges cannot be read again",
+        "1 object of the recorded ranges cannot be read again",
     )
     assert [(then.name, then.rows.to_pylist()) for then in origin.cut.state] == [
         ("totals", [{"k": "a", "n": 1, "s": 5, "top": 5}])

@@ -458,3 +458,20 @@ def test_windows_that_may_be_emitted_again_are_updated_by_their_bounds() -> None
     assert job(sql).graph().nodes["v"].key == ("begins", "ends")
     with pytest.raises(InvalidRequest, match=r"milepost\.ttl has no effect"):
         job(sql.replace("milepost.allowed_lateness", "milepost.ttl"))
+
+
+def test_the_first_rows_of_all_are_bounded_state_and_so_is_what_reads_only_them() -> None:
+    """Without PARTITION BY the key is a constant, which is no key to grow with."""
+    query = "SELECT id, row_number() OVER (ORDER BY amount) AS place FROM orders QUALIFY place <= 5"
+    (statement,) = lint_report(job(view(query)))["statements"]
+    assert [(one["name"], one["holds"], one["bound"]) for one in statement["state"]] == [
+        ("v__top", "at most 5 rows in total", "bounded"),
+        ("v__keyed", "the rows of v__unkeyed", "bounded"),
+    ]
+
+
+def test_a_misspelt_event_time_is_reported_in_the_spec_not_in_the_sql() -> None:
+    text = document(view(GROUPED))
+    text["sources"]["orders"]["event_time"] = "orderedat"
+    with pytest.raises(InvalidRequest, match=r'sources\.orders\.event_time: .* did you mean "ordered_at"'):
+        from_text(json.dumps(text), SPEC, SqlText.of("shop.sql", view(GROUPED)))

@@ -47,7 +47,7 @@ def source_checks(job: LoadedJob) -> Iterator[SourceCheck]:
         except CheckpointError as error:
             yield SourceCheck(name, False, True, error.full_message())
             continue
-        notes = [f"{plan.listed} object(s) match" if plan.listed else no_match(context, name, plan)]
+        notes = [f"its path matches {counted(plan.listed, 'object')}" if plan.listed else no_match(context, name, plan)]
         notes += [left_out(plan)] if plan.bad_names else []
         notes += [empty_objects_note(plan.empty)] if plan.empty and plan.listed else []
         notes += [skipped] if skipped is not None else []
