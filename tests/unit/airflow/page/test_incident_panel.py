@@ -59,6 +59,14 @@ def test_a_veto_has_its_rules_their_past_the_input_and_the_acts(
     assert 'data-about="small__operate"' in incident and "/rewind?job=small" in incident
 
 
+def test_the_list_of_jobs_does_not_lead_to_a_resume_alone_after_a_veto(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would read the same rows again."""
+    page = client_of(vetoed(tmp_path), monkeypatch).get("/jobs").text
+    assert "<button>Resume a FAILED job</button>" in page and 'class="first"' not in page
+
+
 def test_an_object_of_a_refused_epoch_is_quarantined_by_a_button_and_the_next_epoch_passes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
