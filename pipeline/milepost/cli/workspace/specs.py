@@ -245,10 +245,11 @@ def _show_compatibility(compatibility: Sequence[Mapping[str, str]], output: Outp
 
     different = [row for row in compatibility if row["detail"] != UNCHANGED]
     if not different:
-        return output.text("nothing differs from the head")
+        return output.text("state and tables continue unchanged from the head")
     rows = [[row["uid"], row["outcome"], row["verdict"]] for row in different]
     output.table(["with the head", "outcome", "verdict"], rows, notes=[row["detail"] for row in different])
-    if same := [row["uid"] for row in compatibility if row["detail"] == UNCHANGED and row["kind"] != "job"]:
+    listed = {row["uid"] for row in different} | {"job"}
+    if same := [row["uid"] for row in compatibility if row["uid"] not in listed]:
         output.paragraph(f"unchanged: {', '.join(same)}", "  ", "")
 
 

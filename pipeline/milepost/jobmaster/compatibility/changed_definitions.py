@@ -46,9 +46,24 @@ def changed_definitions(context: JobContext, base: CheckpointMetadata) -> Iterat
             changes.append(
                 ("source", name, f"source {name}", f"the order of its columns{_tied_lookups(current, name)}")
             )
+    for name, columns in retyped_sources(context, base).items():
+        changes.append(("source", name, f"source {name}", f"the type of {', '.join(columns)}"))
     for kind, name, uid, what in changes:
         detail = f"{what} changed after checkpoint {base.checkpoint_id}: {OLD_ROWS}"
         yield {"kind": kind, "name": name, "uid": uid, "verdict": COMPATIBLE, "detail": detail, "outcome": CHANGED}
+
+
+def retyped_sources(context: JobContext, base: CheckpointMetadata) -> dict[str, list[str]]:
+    """Return source -> its columns that have another type than at a checkpoint."""
+    before = None if base.spec_hash == context.job.spec_hash else recorded_spec(base)
+    if before is None:
+        return {}
+    retyped = {
+        name: [column for column, type_ in source.columns.items() if former.columns.get(column, type_) != type_]
+        for name, source in context.job.spec.sources.items()
+        if (former := before.sources.get(name)) is not None
+    }
+    return {name: columns for name, columns in retyped.items() if columns}
 
 
 def _definition(operator: RowWiseSpec) -> dict[str, Any]:

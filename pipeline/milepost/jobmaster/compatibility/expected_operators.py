@@ -34,7 +34,7 @@ def expected_operator(
 
     Args:
         recorded: schema of each of its recorded state tables.
-        derived: types from the text of SQL, if the text upstream was edited.
+        derived: types from the text of SQL, if the text or a source's types upstream were edited.
     Returns: None if the operator or its input depends on a process class that was not loaded.
     """
     function = None if loaded is None else loaded.functions.get(spec.uid)

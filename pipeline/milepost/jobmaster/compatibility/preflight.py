@@ -11,7 +11,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from milepost.epoch import CheckpointMetadata, OperatorSnapshot, are_continued, other_tables
-from milepost.jobmaster.compatibility.changed_definitions import CHANGED, OLD_ROWS, changed_definitions
+from milepost.jobmaster.compatibility.changed_definitions import (
+    CHANGED,
+    OLD_ROWS,
+    changed_definitions,
+    retyped_sources,
+)
 from milepost.jobmaster.compatibility.derived_types import DerivedTypes, derived_types
 from milepost.jobmaster.compatibility.edits import (
     Edit,
@@ -98,7 +103,8 @@ def preflight(
     edits, continued = query_edits(spec, graph, base, from_now_on=from_now_on), without_refilled(spec, graph, base)
     filled, seeded = filled_sinks(continued, graph), seeded_operators(continued, graph)
     is_edited = bool(spec.statements) and base.spec_hash != context.job.spec_hash
-    derived = derived_types(spec, graph) if is_edited else None
+    retyped = retyped_sources(context, base)
+    derived = derived_types(spec, graph) if is_edited or retyped else None
     recompiled = recompiled_statements(spec, base) if is_edited else frozenset[str]()
     describe_sources(rows, context, base, signatures)
     accepted = {COMPATIBLE}
@@ -111,14 +117,16 @@ def preflight(
             outcome = DROPPED
             _describe_loss(row, recorded, renamed)
         edit = describe_edit(row, edits, spec, graph)
-        is_recompiled = statement_of(spec, _node_of(row, graph)) in recompiled
+        node = _node_of(row, graph)
+        is_recompiled = statement_of(spec, node) in recompiled
+        is_retyped = node in graph.nodes and not retyped.keys().isdisjoint(graph.nodes[node].sources)
         if row["kind"] == "operator" and edit is not Edit.REFILL:
-            types = derived if edit is Edit.BACKFILL else None
+            types = derived if edit is Edit.BACKFILL or is_retyped else None
             outcome = _check_operator(row, outcome, context, base, graph, loaded, types)
             if row["verdict"] == COMPATIBLE and row["name"] in refused_operators:
                 row |= {"verdict": NEW_UID, "detail": refused_operators[row["name"]].full_message()}
         elif row["kind"] == "sink" and outcome == RESTORED:
-            _check_sink(row, context, base, graph, edit, derived if edit is not None else None)
+            _check_sink(row, context, base, graph, edit, derived if edit is not None or is_retyped else None)
         elif row["kind"] == "sink" and outcome == NEW:
             describe_renamed_table(row, spec, base)
         elif row["kind"] == "source" and row["verdict"] == NEW_UID:
@@ -191,7 +199,7 @@ def _check_operator(
     """Compare the columns of an operator's state and complete its row. Returns its outcome.
 
     Args:
-        derived: types from the text of SQL, if the text upstream was edited.
+        derived: types from the text of SQL, if the text or a source's types upstream were edited.
     """
     uid = row["name"]
     spec = None if uid not in graph.nodes else context.job.spec.operator(uid)
@@ -253,7 +261,8 @@ def _check_sink(
     """Refuse a sink whose table is elsewhere, or cannot hold the rows as far as types are known. Completes its row.
 
     Args:
-        edit: what an edit of its query does to the table. derived: types from the text of SQL, if there is an edit.
+        edit: what an edit of its query does to the table. derived: types from the text of SQL, as in
+            `_check_operator`.
     """
     sink = graph.sink_inputs[row["name"]]
     table = base.tables.get(row["name"])

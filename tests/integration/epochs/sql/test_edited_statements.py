@@ -450,6 +450,24 @@ def test_a_wider_column_of_a_source_whose_table_stays_narrow_is_refused_and_the_
     check(job, items="SELECT id, unnest([quantity, 7]) AS item FROM orders")
 
 
+def test_a_wider_column_of_a_source_that_widens_a_computed_one_is_refused_before_anything_runs(
+    tmp_path: Path, in_process: Plane
+) -> None:
+    largest = "SELECT customer, max(amount * quantity) AS largest FROM orders GROUP BY customer"
+    sql = sql_of(largest=largest)
+    job, runner = SqlJob(tmp_path, sql), in_process()
+    done = job.run(runner)
+    sources = document(sql)["sources"]
+    sources["orders"]["schema"] = sources["orders"]["schema"] | {"amount": "decimal(12,2)"}
+    job.write(sql, sources=sources)
+    job.land()
+    with pytest.raises(InvalidRequest, match="the table's column largest is "):
+        job.master.epochs.run(Session.cli(), runner)
+    assert [row.checkpoint_id for row in job.master.reports.list_checkpoints()] == [done.checkpoint_id]
+    told = milepost("lint", tmp_path / "shop.yaml")
+    assert told.exit_code == 2 and "the type of amount changed after checkpoint 1" in " ".join(told.stdout.split())
+
+
 @pytest.mark.parametrize(
     ("value", "condition"),
     [("CAST(amount AS DOUBLE)", Condition.SPEC_REFUSED), ("upper(customer)", Condition.EPOCH_FAILED)],

@@ -28,7 +28,7 @@ def changed_types(
     """Yield a line for each column of a table that would change its type, as far as the new type is known.
 
     Args:
-        derived: types from the text of SQL, if the query of the rows was edited.
+        derived: types from the text of SQL, if the query of the rows or a type of its sources was edited.
     """
     for field in decode_schema(schema):
         type_ = rows.columns.get(field.name)
