@@ -230,6 +230,8 @@ class _JobCompiler:
         operators = {one["uid"]: one for one in self._emitter.operators}
         at = name
         while at in operators and len(operators[at]["inputs"]) == 1:  # a projection before a ranking drops the key too
+            if self._emitter.repeats_rows(at):
+                break
             (at,) = operators[at]["inputs"]
             if unique := self._emitter.unique_of(at):
                 return f"select {', '.join(map(self._shown, unique))}"

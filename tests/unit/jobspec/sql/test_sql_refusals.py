@@ -244,6 +244,11 @@ REFUSED = {
         '1:1: the rows of v have no key by which a table could be updated',
     'WITH s AS (SELECT customer, quantity, max(id) AS m FROM orders GROUP BY 1, 2) SELECT m FROM s ORDER BY m LIMIT 3':
         '1:1: the rows of v have no key by which a table could be updated: select customer, quantity',
+    'WITH s AS (SELECT customer, max(id) m FROM orders GROUP BY 1) SELECT customer, EXPLODE (array(1, m)) AS e FROM s':
+        '1:1: the rows of v have no key by which a table could be updated: group them',
+    'WITH s AS (SELECT customer, max(id) m FROM orders GROUP BY 1), e AS (SELECT customer, Explode(array(1, m)) AS i '
+    'FROM s) SELECT o.customer, e.i FROM s AS o JOIN e ON o.customer = e.customer':
+        '1:1: the rows of v have no key by which a table could be updated: ',
     'SELECT DISTINCT customer FROM orders ORDER BY customer LIMIT 3':
         '2:62: LIMIT of SELECT DISTINCT: put the DISTINCT into a common table expression',
     'SELECT id, row_number() OVER (PARTITION BY customer ORDER BY id) AS rn FROM orders QUALIFY id - rn <= 3':

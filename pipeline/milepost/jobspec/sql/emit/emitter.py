@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from milepost.jobspec.sql.emit.derived import Derived
 from milepost.jobspec.sql.text import Fragment, Tokens, digest
 from milepost.language import Problem
-from milepost.language.sql import SqlProblem, problem_from, quote
+from milepost.language.sql import SqlProblem, branches, problem_from, quote
 from milepost.operators import AnyOperator
 from milepost.operators.base import APPEND, UPDATES, OutputRows, RowWiseSpec, StatefulSpec
 
@@ -111,17 +111,21 @@ class Emitter:
         if len(selects) == 1:
             texts = {column.name: str(column.text) for column in selects[0][1]}
             self.derived.selects[uid] = texts, [str(condition) for condition in selects[0][2]]
-        if (
-            len(selects) == 1
-            and uid not in self.unique
-            and not any("explode(" in str(one.text) for one in selects[0][1])
-        ):
+        if uid not in self.unique and not self.repeats_rows(uid):
             source, columns, _ = selects[0]
             names = {str(column.text): column.name for column in reversed(columns)}
             kept = [names.get(quote(column)) for column in self.unique_of(source) or ()]
             if self.unique_of(source) is not None and all(kept):
                 self.unique[uid] = tuple(name for name in kept if name is not None)
         return uid
+
+    def repeats_rows(self, uid: str) -> bool:
+        """Return whether an operator is SQL that may emit several rows for one: an explode, or several SELECTs."""
+        operator = self.derived.operators[uid]
+        if operator["kind"] != "sql":
+            return False
+        first, *others = branches(operator["sql"], operator["inputs"])
+        return bool(others) or first.plan([*self.rows[first.input].columns]).exploded is not None
 
     def unique_of(self, name: str) -> tuple[str, ...] | None:
         """Return the unique columns of a node's current rows, () for a single row; None: there are none."""
