@@ -57,6 +57,14 @@ def document(sql: str, name: str = "shop", **changes: Any) -> dict[str, Any]:
     }
 
 
+def sources_with(sql: str, **types: str) -> dict[str, Any]:
+    """Return the sources that some SQL reads, with other types of columns of `orders`."""
+    sources = document(sql)["sources"]
+    if types:
+        sources["orders"]["schema"] = sources["orders"]["schema"] | types
+    return dict(sources)
+
+
 @dataclass
 class SqlJob:
     """The job, and what has landed so far.

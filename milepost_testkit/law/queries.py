@@ -17,7 +17,7 @@ from milepost.jobspec.load import SqlText, from_text
 from milepost.protocol.records import CheckpointFailureReason
 from milepost_testkit.jobs.backfills import back_fill
 from milepost_testkit.jobs.rollbacks import roll_back
-from milepost_testkit.jobs.sql_job import SqlJob, document
+from milepost_testkit.jobs.sql_job import SqlJob, document, sources_with
 from milepost_testkit.models.data.changed_jobs import CHANGES, RENAMES, ChangedJob
 from milepost_testkit.models.data.random_sql import Draws
 
@@ -125,10 +125,8 @@ class _History:
 
     def _write(self, text: ChangedJob) -> None:
         self.text = text
-        sources = document(text.job.sql)["sources"]
-        if self.is_wide:
-            sources["orders"]["schema"] = sources["orders"]["schema"] | {"quantity": "int64"}
-        self.job.write(text.job.sql, **text.job.keys, sources=sources)
+        wide = {"quantity": "int64"} if self.is_wide else {}
+        self.job.write(text.job.sql, **text.job.keys, sources=sources_with(text.job.sql, **wide))
 
     def _restore(self, before: ChangedJob) -> None:
         """Write the text and the source that the step began with."""

@@ -129,7 +129,7 @@ def hold_same(
             node, place = graph.nodes[operator.uid], Place(graph, operator.uid, {})
             if node.output_kind != "retract" or node.retracts:
                 rows, says = there(place, node.uid), "two histories come to the same rows"
-                schema = schemas.get(node.uid, schemas.get(node.read))  # of a SELECT, only what is read has one
+                schema = schemas.get(node.uid, schemas.get(node.read))  # a SELECT may have only one for retractions
                 assert schema is not None
                 _hold(db, node, Claim(says, _at_both(rows, _comparable(schema, node.columns))))
             for late in (name for name in schemas if name.startswith(f"{node.uid}.late")):

@@ -8,6 +8,7 @@ from milepost.acts.act import Act, ActContext, ActPlan, ActResult, Form, PlanSub
 from milepost.acts.earlier_try import find_earlier_switch
 from milepost.acts.fields import ID_OR_MOMENT, TAKE_OVER, Field
 from milepost.codec import to_json
+from milepost.epoch import numbered
 from milepost.errors import PlanOutdated
 from milepost.protocol.records import checkpoint_name
 
@@ -63,8 +64,7 @@ def _result(context: ActContext, done: RollbackResult) -> ActResult:
         text.append(f"checkpoint {done.aborted_checkpoint} is aborted; the session that ran it is fenced")
     moved = done.outcome != "nothing_to_roll_back"
     if moved:
-        noun = "checkpoint" if len(done.discarded) == 1 else "checkpoints"
-        discarded = f"{noun} {', '.join(map(str, done.discarded))}" if done.discarded else "none"
+        discarded = numbered("checkpoint", done.discarded) if done.discarded else "none"
         text.append(f"job {done.job} is back at {at}, on timeline {done.timeline}; discarded: {discarded}")
         text.append(f"sinks rolled back: {', '.join(done.sinks) or 'none'}")
     else:

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from milepost.epoch.plan import split_inputs as split_inputs
     from milepost.epoch.quantities import counted as counted
     from milepost.epoch.quantities import lasting as lasting
+    from milepost.epoch.quantities import numbered as numbered
     from milepost.epoch.quantities import observed as observed
     from milepost.epoch.renamed_operators import renames as renames
     from milepost.epoch.renamed_operators import with_names_of as with_names_of

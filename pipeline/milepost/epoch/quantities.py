@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 _SECOND, _MINUTE, _HOUR, _DAY = 1000, 60_000, 3_600_000, 86_400_000
 
 
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun, in the plural unless it is 1: "1 object", "2,000 objects"."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def numbered(noun: str, numbers: Sequence[int]) -> str:
+    """Return a noun with the numbers of those it means, at least one: "checkpoint 2", "checkpoints 2, 3"."""
+    return f"{noun}{'' if len(numbers) == 1 else 's'} {', '.join(map(str, numbers))}"
 
 
 def observed(name: str, value: float) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from milepost.epoch import CheckpointMetadata, counted, iso_ms
+from milepost.epoch import CheckpointMetadata, counted, iso_ms, numbered
 from milepost.errors import PlanOutdated, StateCorrupt
 from milepost.jobmaster.compatibility.preflight import preflight
 from milepost.jobmaster.compatibility.spec_check import mismatches
@@ -301,12 +301,13 @@ def _text(plan: RollbackPlan) -> Iterator[str]:
 
 def _changes(plan: RollbackPlan) -> Iterator[str]:
     yield f"job {plan.job}: from {_checkpoint_text(plan.head)} back to {_checkpoint_text(plan.target)}"
-    discarded = ", ".join(str(brief.checkpoint_id) for brief in plan.discarded)
-    noun, remain = "checkpoints", "they remain until retention deletes them"
-    if len(plan.discarded) == 1:
-        noun, remain = "checkpoint", "it remains until retention deletes it"
-    note = f" ({noun} {discarded}); {remain}, so this rollback can be undone"
-    yield f"epochs discarded: {len(plan.discarded)}{note if discarded else ''}"
+    discarded, note = [brief.checkpoint_id for brief in plan.discarded], ""
+    if discarded:
+        remain = "they remain until retention deletes them"
+        if len(discarded) == 1:
+            remain = "it remains until retention deletes it"
+        note = f" ({numbered('checkpoint', discarded)}); {remain}, so this rollback can be undone"
+    yield f"epochs discarded: {len(discarded)}{note}"
     for uid, rows in plan.operators.items():
         yield f"state {uid}: {_count(rows.state_rows_now)} -> {_count(rows.state_rows_then)} rows"
     for name, sink in plan.sinks.items():

@@ -94,7 +94,7 @@ def order_by_key(rows: pa.Table, key: Sequence[str]) -> Ints | None:
 
 
 def _order(words: Hashes, bits: int) -> tuple[Ints, Hashes]:
-    """Return what `stable_order` returns for words of so many bits, which it is given as the highest ones."""
+    """Return the result of `stable_order` for words that use only the lowest `bits` bits."""
     # It replaces the lowest bits by positions. If they say something, it is several times as slow.
     return stable_order(words << np.uint64(_WORD_BITS - bits))
 

@@ -14,7 +14,7 @@ from milepost.protocol.records import CheckpointFailureReason
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.backfills import back_fill
 from milepost_testkit.jobs.rollbacks import roll_back
-from milepost_testkit.jobs.sql_job import SqlJob, document
+from milepost_testkit.jobs.sql_job import SqlJob, sources_with
 from milepost_testkit.runners.planes import Plane
 
 PAID = (
@@ -436,16 +436,14 @@ def test_a_wider_column_of_a_source_whose_table_stays_narrow_is_refused_and_the_
     sql = streams_of(items=items)
     job, runner = SqlJob(tmp_path, sql), in_process()
     done = job.run(runner)
-    sources = document(sql)["sources"]
-    sources["orders"]["schema"] = sources["orders"]["schema"] | {"quantity": "int64"}
-    job.write(sql, sources=sources)
+    job.write(sql, sources=sources_with(sql, quantity="int64"))
     job.land()
     with pytest.raises(InvalidRequest, match="column 'item' has the type int64, in the table it is int32") as refused:
         job.master.epochs.run(Session.cli(), runner)
     assert reason_for(refused.value) is CheckpointFailureReason.SPEC_REFUSED
     status = job.master.reports.status()
     assert (status.job_status, status.head) == ("running", done.checkpoint_id)
-    job.write(sql, sources=document(sql)["sources"])
+    job.write(sql, sources=sources_with(sql))
     job.run(runner)
     check(job, items="SELECT id, unnest([quantity, 7]) AS item FROM orders")
 
@@ -457,15 +455,13 @@ def test_a_wider_column_of_a_source_that_widens_a_computed_one_is_refused_before
     sql = sql_of(largest=largest)
     job, runner = SqlJob(tmp_path, sql), in_process()
     done = job.run(runner)
-    sources = document(sql)["sources"]
-    sources["orders"]["schema"] = sources["orders"]["schema"] | {"amount": "decimal(12,2)"}
-    job.write(sql, sources=sources)
+    job.write(sql, sources=sources_with(sql, amount="decimal(12,2)"))
     job.land()
     with pytest.raises(InvalidRequest, match="the table's column largest is "):
         job.master.epochs.run(Session.cli(), runner)
     assert [row.checkpoint_id for row in job.master.reports.list_checkpoints()] == [done.checkpoint_id]
-    told = milepost("lint", tmp_path / "shop.yaml")
-    assert told.exit_code == 2 and "the type of amount changed after checkpoint 1" in " ".join(told.stdout.split())
+    report = milepost("lint", tmp_path / "shop.yaml")
+    assert report.exit_code == 2 and "the type of amount changed after checkpoint 1" in " ".join(report.stdout.split())
 
 
 @pytest.mark.parametrize(

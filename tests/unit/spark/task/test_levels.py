@@ -135,7 +135,7 @@ def test_a_union_is_made_at_each_level_of_its_inputs_and_sent_on_from_there(tmp_
 
 
 def test_a_source_without_input_in_a_replayed_epoch_is_not_idle(tmp_path: Path) -> None:
-    """Its rows are still to come, so what is downstream of both sources waits although the other one is idle."""
+    """It has not been read yet, so operators downstream of both sources wait, although the other source is idle."""
     plan = first_plan(tmp_path, TWO_SOURCES, "k,at\n1,2026-01-01T01:10:00Z\n")
     (rows,) = (item for item in plan.inputs if item.name == "rows")
     idle = replace(rows, idle=True, idle_before=True)
