@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,9 @@ def test_a_clone_is_installed_as_one_distribution(tmp_path: Path, monkeypatch: p
     """Airflow takes every distribution that it finds for one more, and a page that two of them have for an error."""
     clone = copy_sources(tmp_path / "clone")
     monkeypatch.setattr(bootstrap, "ROOT", clone)
+    backend = tomllib.loads((clone / "pyproject.toml").read_text(encoding="utf-8"))["build-system"]["requires"]
     with bare_environment() as environment:
+        environment.pip("install", *backend)  # as `make env` has it: from requirements.txt
         bootstrap.install_clone(Path(environment.program("python")))
         found = environment.python(FOUND).splitlines()
     assert found == ["1 0.1.0", "milepost.airflow.page.checkpoints_page:CheckpointsPage"]
