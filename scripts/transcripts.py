@@ -54,11 +54,12 @@ _FENCE = re.compile(r'^```(\w+)(?: title="([^"\n]+)")?\n(.*?)^```$', re.MULTILIN
 _PROGRESS = re.compile(r"^[^\n]+ \(\d+ s(?:, \d+%, [^)\n]+)?\)\n", re.MULTILINE)
 _CLOCK = re.compile(r"\b(20\d\d-\d\d-\d\d)[ T]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|\+00:00)?")
 _CHANGING = (
+    (re.compile(r"\n {8,}(?=\S)"), " "),  # where a long line is wrapped depends on the lengths of ages and times
     (re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "<uuid>"),
     (re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{12,64}\b"), "<hex>"),
     (re.compile(r"\b[\d,.]+ (?:bytes|[kMG]B)\b"), "<size>"),
     (re.compile(r",\s+since\s+checkpoint\s+(\d+),\s+\d\d:\d\d\s+UTC\s+\([^)]+\)"), r", since checkpoint \1"),
-    (re.compile(r"\b\d+(?:\.\d+)? (?:ms|s|min|h)\b"), "<duration>"),
+    (re.compile(r"\b\d+(?:\.\d+)? (?:ms|s|min|h|d)\b(?: \d+ (?:s|min|h)\b)?"), "<duration>"),
     (re.compile(r"\bon +\S+, process \d+"), "on <machine>"),
     (re.compile(r"\bt[1-9]\d*\b"), "<timeline>"),
     # The number of objects depends on the hash of the keys of each job.

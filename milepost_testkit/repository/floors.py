@@ -71,7 +71,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "fields",
         "act",
         "earlier_try",
-        "landing lifecycle quarantine rollback savepoints upkeep",
+        "landing lifecycle quarantine rollback savepoints upkeep why",
         "backfill",
         "registry",
     ),

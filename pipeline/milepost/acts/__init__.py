@@ -32,5 +32,9 @@ if TYPE_CHECKING:
     from milepost.acts.upkeep import GC as GC
     from milepost.acts.upkeep import REALIGN as REALIGN
     from milepost.acts.upkeep import VERIFY as VERIFY
+    from milepost.acts.why import ROW as ROW
+    from milepost.acts.why import TABLE as TABLE
+    from milepost.acts.why import WHY as WHY
+    from milepost.acts.why import row_values as row_values
 else:
     __getattr__, __dir__ = lazy_exports(__name__)

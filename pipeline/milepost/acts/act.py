@@ -107,6 +107,7 @@ class ActResult:
         checkpoint_id, timeline: head of the live timeline, if `follows`.
         follows: whether tables were reconciled with the head, so that each emits an asset event.
         previous_head: checkpoint that was the head before the act moved the job; None: unknown, or it moved nothing.
+        listed: further lines, which the summary of the run leaves out; None: there are none.
     """
 
     outcome: str
@@ -115,12 +116,14 @@ class ActResult:
     timeline: str = ""
     follows: bool = False
     previous_head: OmitNone[int] = None
+    listed: OmitNone[tuple[str, ...]] = None
 
     @classmethod
     def from_xcom(cls, value: object, what: str) -> ActResult:
         """Return the result of an XCom, also of an earlier version. Raises StateCorrupt, as `from_json`."""
         if isinstance(value, Mapping):
-            value = {"previous_head": value.get("left")} | {name: it for name, it in value.items() if name != "left"}
+            omitted = {"previous_head": value.get("left"), "listed": None}
+            value = omitted | {name: it for name, it in value.items() if name != "left"}
         return from_json(cls, value, what, hint="trigger a new run")
 
 

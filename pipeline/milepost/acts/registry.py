@@ -12,10 +12,11 @@ from milepost.acts.quarantine import QUARANTINE, RELEASE
 from milepost.acts.rollback import ROLLBACK
 from milepost.acts.savepoints import CREATE, DISPOSE
 from milepost.acts.upkeep import FSCK, GC, REALIGN, VERIFY
+from milepost.acts.why import WHY
 
 _IN_ORDER: tuple[Act[Any], ...] = (
-    ROLLBACK, BACKFILL, CREATE, DISPOSE, RESUME, CANCEL, START, ABORT, LAND, QUARANTINE, RELEASE, REALIGN, VERIFY,
-    FSCK, GC,
+    ROLLBACK, BACKFILL, CREATE, DISPOSE, RESUME, CANCEL, START, ABORT, LAND, QUARANTINE, RELEASE, REALIGN, WHY,
+    VERIFY, FSCK, GC,
 )  # fmt: skip
 
 ACTS: dict[str, Act[Any]] = {act.name: act for act in _IN_ORDER}

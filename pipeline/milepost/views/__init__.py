@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from milepost.views.status import state_section as state_section
     from milepost.views.status import status_view as status_view
     from milepost.views.table import sample_section as sample_section
+    from milepost.views.table import sampled_rows as sampled_rows
     from milepost.views.table import table_view as table_view
     from milepost.views.text import STATES as STATES
     from milepost.views.text import phase_name as phase_name

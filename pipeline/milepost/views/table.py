@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from milepost.epoch import counted, lasting
 from milepost.jobmaster import HIDDEN_VALUES, TableReport, TableRule, TableSample, TableState, state_of_report
+from milepost.operators.base import BAD
 from milepost.views.badge import grade_meaning
 from milepost.views.text import (
     bounds_text,
@@ -69,7 +70,7 @@ def table_view(
     if report.newest_files:
         sections.append(Section("Newest files", tables=(_files(report),)))
     sections.append(sample_section(report.sample, report.problem, with_values=with_values))
-    if with_values and (commands := trace_commands(report)):
+    if with_values and (commands := _trace_commands(report)):
         sections.append(Section("Trace a row of the sample to its input", source=commands, fold=Fold.CODE))
     sections += [Section(f"Read it with {engine}", source=code, fold=Fold.CODE) for engine, code in report.code.items()]
     return View(f"table {report.sink} of {report.job}", (badge,), tuple(sections))
@@ -183,22 +184,25 @@ def _short(key: str) -> str:
     return _DIGEST.sub(r"\1…", name)
 
 
-def trace_commands(report: TableReport) -> str:
-    """Return a command per sampled row, which names the row by its key, or by all its values; "" without a sample.
+def sampled_rows(report: TableReport) -> list[str]:
+    """Return the rows of the sample as words for `why`: the values of the key, or all values; [] if none can be traced.
 
-    Values that are cut, or cannot be typed, are left out. Example: `milepost why visits totals city=Bergen`.
+    Values that are cut, or cannot be typed, are left out. Example: `city=Bergen`, `city='New York'`.
     """
     sample = report.sample
-    if sample is None:
-        return ""
+    if sample is None or report.mode == "changelog" or report.input.endswith(BAD):
+        return []
     unnamed = {column.name for column in report.columns if column.type.startswith(_UNTYPED)}
     names = [name for name in report.key or sample.columns if name.isprintable() and name not in unnamed]
-    lines = []
+    rows = []
     for row in sample.rows:
         values = {name: value for name, value in zip(sample.columns, row, strict=True) if _can_be_typed(value)}
-        words = [f"{name}={_typed(values[name])}" for name in names if name in values]
-        lines += [f"milepost why {report.job} {report.sink} {shlex.join(words)}"] if words else []
-    return "\n".join(dict.fromkeys(lines))
+        rows.append(shlex.join(f"{name}={_typed(values[name])}" for name in names if name in values))
+    return list(dict.fromkeys(filter(None, rows)))
+
+
+def _trace_commands(report: TableReport) -> str:
+    return "\n".join(f"milepost why {report.job} {report.sink} {words}" for words in sampled_rows(report))
 
 
 def _can_be_typed(value: str | None) -> bool:

@@ -76,6 +76,12 @@ def test_a_table_is_found_in_two_clicks_and_an_incident_names_rule_rows_and_inpu
     assert walk.complaints == ()
 
 
+def test_a_row_of_the_sample_is_traced_by_one_click(airflow: AirflowInstance) -> None:
+    address = f"{job_url(epoch_dag_id(WELL))}/tables/seen"
+    walk = walked(airflow, address, ["click", "Trace"], DONE, ["see", "1 input row of "], ["see", "read by checkpoint"])
+    assert (walk.clicks, walk.complaints) == (1, ())
+
+
 def test_a_resume_takes_two_clicks_and_a_rejected_one_changes_nothing(airflow: AirflowInstance) -> None:
     reports, address = master_of(airflow, FAILED).reports, job_url(epoch_dag_id(FAILED))
     rejected = walked(

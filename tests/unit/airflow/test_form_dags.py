@@ -58,6 +58,8 @@ REQUIRED = {
     "release_source": "rows",
     "release_object": "0001.csv",
     "realign_sink": "table",
+    "why_sink": "table",
+    "why_row": "k=1",
 }
 
 MOMENTS = (
@@ -100,6 +102,9 @@ FORM: dict[str, tuple[list[Any], list[Any], list[Any]]] = {
     "release_source": (["rows"], [], ["", "feed", 1]),
     "release_object": OBJECTS,
     "realign_sink": (["table"], [], ["", "tables", 1]),
+    "why_sink": (["table"], [], ["", "tables", 1]),
+    "why_row": (["k=1", "city='New York' day=2026-07-01", "k=", "v=null"], ["", " ", "k", "=1", "k='1", "k=1 v"], [1]),
+    "why_at": IDS,
     "verify_checkpoint": IDS,
     "verify_deep": SWITCH,
     "dry_run": SWITCH,

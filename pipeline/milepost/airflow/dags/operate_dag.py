@@ -48,7 +48,7 @@ nothing.
 
 {acts}
 
-A rollback deletes nothing, so you can roll it back. Creating a savepoint, verify and fsck change nothing that exists,
-and need no approval. The next run of `{name}__epoch` continues from the resulting head. Airflow's own backfill of
-`{name}__epoch` is different: it runs epochs for past dates, which a later epoch already covers.
+A rollback deletes nothing, so you can roll it back. Creating a savepoint, why, verify and fsck change nothing that
+exists, and need no approval. The next run of `{name}__epoch` continues from the resulting head. Airflow's own backfill
+of `{name}__epoch` is different: it runs epochs for past dates, which a later epoch already covers.
 """

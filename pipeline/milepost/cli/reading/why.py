@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from milepost.acts import row_values
 from milepost.cli.terminal.completion import sink_names
 from milepost.cli.terminal.open_job import checkpoint_at, open_job
 from milepost.cli.terminal.options import At, Job, Json, Verbose
 from milepost.cli.terminal.output import Output
 from milepost.epoch import counted
-from milepost.errors import CheckpointError, InvalidRequest
+from milepost.errors import CheckpointError
 
 if TYPE_CHECKING:
     from milepost.jobmaster import OriginCut, OriginInput, Place, RowOrigin
@@ -54,7 +54,7 @@ def why(
     from milepost.spark.local import LocalTracer
 
     output: Output = ctx.obj
-    named = _named(values)
+    named = row_values(values)
     master = open_job(job, ahead=True)
     limits = TraceLimits(time_limit, rows, since)
     with EpochProgress(first_after_s=_SILENT_S) as progress:
@@ -65,22 +65,6 @@ def why(
         _show(origin, output)
     if not origin.is_proven:
         raise typer.Exit(CheckpointError.exit_code)
-
-
-def _named(words: Sequence[str]) -> dict[str, str]:
-    """Return column -> value. Raises InvalidRequest."""
-    values = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not equals or not name:
-            raise InvalidRequest(
-                f"expected COLUMN=VALUE, got {word!r}. Nothing was read.",
-                hint="Name values of one row, such as those of its key: milepost why JOB SINK city=Bergen",
-            )
-        if name in values:
-            raise InvalidRequest(f"column {name} was given twice. Nothing was read.")
-        values[name] = value
-    return values
 
 
 def _document(origin: RowOrigin) -> dict[str, Any]:
@@ -146,17 +130,8 @@ def _show(origin: RowOrigin, output: Output) -> None:
     if origin.cut is not None:
         _show_cut(origin.cut, output)
     output.text()
-    total = sum(item.count for item in origin.inputs)
-    if origin.is_proven:
-        start = "" if origin.cut is None else f" from the state at checkpoint {origin.cut.checkpoint_id}"
-        make = "makes" if total == 1 else "make"
-        output.paragraph(f"proven: {counted(total, 'input row')} alone {make} this row{start}", "", "")
-    else:
-        candidates = ". The input rows above are candidates" if total else ""
-        output.paragraph(f"not proven: {origin.problem}{candidates}", "", "")
-    if origin.not_narrowed:
-        text = f"no column of the row narrows {', '.join(origin.not_narrowed)}: every row of it was replayed"
-        output.paragraph(text, "", "")
+    for remark in origin.remarks:
+        output.paragraph(remark, "", "")
 
 
 def _show_cut(cut: OriginCut, output: Output) -> None:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from milepost.epoch import counted
+
 
 @dataclass(frozen=True, slots=True)
 class OriginStep:
@@ -114,3 +116,18 @@ class RowOrigin:
     inputs: tuple[OriginInput, ...]
     not_narrowed: tuple[str, ...]
     cut: OriginCut | None = None
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What the trace proves, and what it could not narrow, as sentences for people."""
+        total = sum(item.count for item in self.inputs)
+        if self.is_proven:
+            start = "" if self.cut is None else f" from the state at checkpoint {self.cut.checkpoint_id}"
+            make = "makes" if total == 1 else "make"
+            verdict = f"proven: {counted(total, 'input row')} alone {make} this row{start}"
+        else:
+            candidates = ". The input rows above are candidates" if total else ""
+            verdict = f"not proven: {self.problem}{candidates}"
+        if not self.not_narrowed:
+            return (verdict,)
+        return verdict, f"no column of the row narrows {', '.join(self.not_narrowed)}: every row of it was replayed"

@@ -44,6 +44,7 @@ def test_the_form_takes_every_act_with_its_own_fields(job: SparklessJob) -> None
         "source": "feed",
         "object": "0001.csv",
         "resume_from": "earliest",
+        "row": "k=1",
     }
     for act in ACTS.values():
         own = {name: filled[field.name] for name, field in act.form_fields.items() if field.name in filled}

@@ -46,6 +46,27 @@ def test_read_only_acts_need_no_approval_and_change_nothing(job: SparklessJob, w
     assert job.master.reports.history() == history
 
 
+def test_a_traced_row_has_the_places_of_its_input_and_no_value(job: SparklessJob) -> None:
+    history = job.master.reports.history()
+    run = asked(job, "why", sink="table", row="k=1")
+    assert run.skipped == {"approve"}
+    done = run.execute("act")
+    assert done["outcome"] == "proven"
+    wording.matches("why", [*done["text"], *done["listed"]])
+    assert job.master.reports.history() == history
+
+
+def test_a_row_that_the_table_does_not_have_fails_the_run(job: SparklessJob) -> None:
+    with wording.raises(AirflowFailException):
+        asked(job, "why", sink="table", row="k=4711").execute("act")
+
+
+@pytest.mark.parametrize("row", ["k", "=1", "k='1", "", 1])
+def test_words_that_name_no_row_are_refused_before_anything_is_read(job: SparklessJob, row: object) -> None:
+    with wording.raises(AirflowFailException):
+        asked(job, "why", sink="table", row=row)
+
+
 def test_damage_fails_the_run_and_is_listed(job: SparklessJob) -> None:
     damaged(job)
     for what in ("verify", "fsck"):

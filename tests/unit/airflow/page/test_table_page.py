@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import html
+import json
+import re
 import shlex
 import shutil
 from dataclasses import replace
@@ -11,10 +13,12 @@ from threading import Event
 
 import pytest
 
+from milepost.acts import WHY, row_values
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.airflow.page.frame.access import Rights
 from milepost.airflow.page.jobs import job_reader
-from milepost.views.table import trace_commands
+from milepost.operators.base import BAD
+from milepost.views import sampled_rows
 from milepost_testkit import wording
 from milepost_testkit.airflow.page_client import PageClient, page_client
 from milepost_testkit.airflow.page_text import FIGURES, page_text
@@ -156,26 +160,45 @@ def test_the_asset_is_linked_once_airflow_knows_it_for_whom_may_read_it(
 def test_each_row_of_the_sample_has_the_command_that_traces_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = CountedJob.with_epochs(tmp_path / "job", 3).small
     client = client_of(job, monkeypatch)
-    commands = trace_commands(job.master.reports.table("seen", sample=True)).splitlines()
-    assert len(commands) == 3 and html.escape(commands[0], quote=False) in client.get(f"{TABLES}/seen").text
+    rows = sampled_rows(job.master.reports.table("seen", sample=True))
+    page = client.get(f"{TABLES}/seen").text
+    assert len(rows) == 3 and html.escape(f"milepost why small seen {rows[0]}", quote=False) in page
     assert "milepost why" not in client.with_role("viewer").get(f"{TABLES}/seen").text
-    for command in commands:
-        milepost_, why, *words = shlex.split(command)
-        assert (milepost_, why, words[:2]) == ("milepost", "why", ["small", "seen"])
-        values = dict(word.split("=", 1) for word in words[2:])
-        origin = job.master.tracing.origin("seen", values, duckdb_tracer())
+    for row in rows:
+        origin = job.master.tracing.origin("seen", row_values(shlex.split(row)), duckdb_tracer())
         assert origin.is_proven and [item.count for item in origin.inputs] == [1]
-    (of_a_key, *_) = trace_commands(job.master.reports.table("table", sample=True)).splitlines()
-    assert of_a_key.count("=") == 1 and of_a_key.startswith("milepost why small table k=")
+    (of_a_key, *_) = sampled_rows(job.master.reports.table("table", sample=True))
+    assert of_a_key.count("=") == 1 and of_a_key.startswith("k=")
 
 
-def test_values_of_a_command_are_quoted_and_those_that_were_cut_are_left_out(tmp_path: Path) -> None:
+def test_each_row_of_the_sample_has_a_button_for_users_who_may_operate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = CountedJob.with_epochs(tmp_path / "job", 1).small
+    client = client_of(job, monkeypatch)
+    (row,) = sampled_rows(job.master.reports.table("seen", sample=True))
+    page = client.get(f"{TABLES}/seen").text
+    conf = {"what": WHY.name, "why_sink": "seen", "why_row": row}
+    (body,) = re.findall(r'data-body="([^"]+)"', page)
+    assert json.loads(html.unescape(body)) == {"logical_date": None, "conf": conf}
+    monkeypatch.setattr(Rights, "may_trigger", lambda self, dag_id: dag_id == "small__epoch")
+    assert "data-body" not in client.get(f"{TABLES}/seen").text
+
+
+def test_rows_that_cannot_be_traced_have_no_words(tmp_path: Path) -> None:
+    report = CountedJob.with_epochs(tmp_path / "job", 1).master.reports.table("seen", sample=True)
+    assert sampled_rows(report)
+    assert not sampled_rows(replace(report, mode="changelog"))
+    assert not sampled_rows(replace(report, input=f"orders{BAD}"))
+
+
+def test_values_of_a_traced_row_are_quoted_and_those_that_were_cut_are_left_out(tmp_path: Path) -> None:
     report = CountedJob.with_epochs(tmp_path / "job", 1).master.reports.table("seen", sample=True)
     assert report.sample is not None
     rows = (("a b", None), ("null", "it's"), ("cut…", "'x'"), ("cut…", "two\nlines"))
     sample = replace(report.sample, columns=("k", "v"), rows=rows)
-    assert trace_commands(replace(report, sample=sample)).splitlines() == [
-        "milepost why small seen 'k=a b' v=null",
-        """milepost why small seen 'k='"'"'null'"'"'' 'v=it'"'"'s'""",
-        """milepost why small seen 'v='"'"''"'"'x'"'"''"'"''""",
+    assert sampled_rows(replace(report, sample=sample)) == [
+        "'k=a b' v=null",
+        """'k='"'"'null'"'"'' 'v=it'"'"'s'""",
+        """'v='"'"''"'"'x'"'"''"'"''""",
     ]

@@ -26,7 +26,7 @@ class PageAct:
         job: name of the job. page_dag_id: the DAG in the URLs of its pages. dag_id: the DAG to trigger.
         what: name of the act in the form; "" for an epoch. fields: values of its fields, by their short names.
         is_own_dag: whether `dag_id` has the job's tasks only. A user's DAG is triggered on Airflow's page.
-        is_suggested: whether it is the suggested action.
+        is_suggested: whether it is the suggested action. is_enough: as in `SuggestedAction`.
     """
 
     job: str
@@ -38,6 +38,12 @@ class PageAct:
     fields: Mapping[str, object] = field(default_factory=dict)
     is_own_dag: bool = True
     is_suggested: bool = False
+    is_enough: bool = True
+
+    @property
+    def is_first(self) -> bool:
+        """Whether pages emphasize its button."""
+        return self.is_suggested and self.is_enough
 
     @property
     def conf(self) -> dict[str, object]:
@@ -115,4 +121,7 @@ def _page_act(job: str, page_dag_id: str, what: str, suggested: SuggestedAction)
         return PageAct(job, page_dag_id, epoch_dag_id(job), _EPOCH_LABEL, purpose, is_suggested=is_suggested)
     act, fields, dag_id = ACTS[what], suggested.fields if is_suggested else {}, operate_dag_id(job)
     label = f"Roll back to checkpoint {fields[TO]}" if what == ROLLBACK.name and TO in fields else act.title
-    return PageAct(job, page_dag_id, dag_id, label, act.summary, what, fields, is_suggested=is_suggested)
+    is_enough = suggested.is_enough or not is_suggested
+    return PageAct(
+        job, page_dag_id, dag_id, label, act.summary, what, fields, is_suggested=is_suggested, is_enough=is_enough
+    )

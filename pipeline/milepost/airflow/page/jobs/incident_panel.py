@@ -53,8 +53,7 @@ def incident_panel(
     if incident is None:
         return None
     quarantines = tuple(_quarantines(job_page, incident))
-    if incident.rules and quarantines:  # to resume alone would read the same rows again
-        helping = tuple(replace(act, is_suggested=False) for act in helping)
+    if incident.rules and quarantines:
         quarantines = tuple(replace(act, is_suggested=len(quarantines) == 1) for act in quarantines)
         helping = (*quarantines, *helping)
     else:

@@ -17,6 +17,8 @@ EPOCH = "epoch"
 """A run of the job's `__epoch` DAG, which is not an act of the form."""
 
 
+_VETO = CheckpointFailureReason.QUALITY_GATE_FAILED.value
+
 LONG_EPOCH = "The epoch takes longer than usual: look at the log of its run. If it hangs, abort it."
 
 
@@ -28,12 +30,14 @@ class SuggestedAction:
         act: name of the act in the form, or `EPOCH`; "" if no act of the job helps.
         fields: values of the act's fields, by their short names.
         command: hint for a shell, without the reason, which the badge already shows; "" if there is none.
+        is_enough: whether the act alone helps. After a veto, to resume alone would read the same rows again.
     """
 
     text: str
     act: str = ""
     fields: Mapping[str, object] = field(default_factory=dict)
     command: str = ""
+    is_enough: bool = True
 
 
 def suggested_action(status: Status) -> SuggestedAction:
@@ -42,7 +46,9 @@ def suggested_action(status: Status) -> SuggestedAction:
     if status.condition is Condition.FAILED:
         act, text = _FAILURES.get(status.last_failure or "", (act, text))
     hint = status.next_step.removeprefix(f"{job_badge(status).reason}: ")
-    return SuggestedAction(text(status), act or _act_for_input(status), command=hint if names_command(hint) else "")
+    command = hint if names_command(hint) else ""
+    is_vetoed = status.condition is Condition.FAILED and status.last_failure == _VETO
+    return SuggestedAction(text(status), act or _act_for_input(status), command=command, is_enough=not is_vetoed)
 
 
 def action_after_error(error: CheckpointError | None) -> SuggestedAction:
@@ -92,7 +98,7 @@ _FAILURES: Mapping[str, tuple[str, Callable[[Status], str]]] = {
             "Then resume."
         ),
     ),
-    CheckpointFailureReason.QUALITY_GATE_FAILED.value: (
+    _VETO: (
         RESUME.name,
         _fixed("Correct the input or the rule, or quarantine the object. Then resume the job."),
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -20,12 +20,9 @@ from milepost.airflow.page.jobs.waiting import Waiting, dags_of, next_step, read
 from milepost.codec import to_json
 from milepost.epoch import counted
 from milepost.jobmaster import RecentEpoch
-from milepost.protocol.records import CheckpointFailureReason
 from milepost.views import Meaning
 
 router = APIRouter()
-
-_VETO = CheckpointFailureReason.QUALITY_GATE_FAILED.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +39,7 @@ class JobLine:
     """A line of the list.
 
     Attributes:
-        since_success_ms: None before the first success. act: the suggested act, or None; one that does not
-            help alone is not `is_suggested`.
+        since_success_ms: None before the first success. act: the suggested act, or None.
         waiting: what waits in the job's DAGs and needs a person. recent: of its newest epochs.
     """
 
@@ -73,9 +69,6 @@ class JobLine:
     def of(cls, reading: JobReading, rights: Rights, waiting: Iterable[Waiting]) -> JobLine:
         since = age_ms(reading.status.last_success) if reading.status is not None else None
         act = next((act for act in allowed_acts(reading, rights) if act.is_suggested), None)
-        is_vetoed = reading.status is not None and reading.status.last_failure == _VETO
-        if act is not None and is_vetoed:  # to resume alone would read the same rows again
-            act = replace(act, is_suggested=False)
         urgent = tuple(one for one in waiting if one.tone is Meaning.WARN)
         return cls(reading, since, act, urgent, tuple(_recent(reading)))
 

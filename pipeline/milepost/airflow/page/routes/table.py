@@ -12,14 +12,17 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 from sqlalchemy import select
 
+from milepost.acts import ROW, TABLE, WHY
+from milepost.airflow.operators.dag_ids import is_own_dag, operate_dag_id
 from milepost.airflow.page.drawings.bar_chart import WHOLE, Bar, Chart, drawn_charts
 from milepost.airflow.page.frame.filters import count, duration, moment
+from milepost.airflow.page.jobs.acts import PageAct
 from milepost.airflow.page.jobs.job_page import JobPage, OpenedJob
 from milepost.airflow.page.jobs.job_reader import JOB_READER
 from milepost.airflow.provider.asset_uris import sink_assets
 from milepost.errors import CheckpointError
-from milepost.jobmaster import TableEpoch, hide_sample
-from milepost.views import table_view
+from milepost.jobmaster import TableEpoch, TableReport, hide_sample
+from milepost.views import sampled_rows, table_view
 
 router = APIRouter()
 
@@ -56,8 +59,19 @@ def table(job_page: OpenedJob, sink: str) -> Response:
         document=report,
         view=view,
         charts=drawn_charts(_charts(job_page, report.epochs)),
+        traces=list(_traces(job_page, report)),
         asset_id=_asset_id(job_page, sink),
     )
+
+
+def _traces(job_page: JobPage, report: TableReport) -> Iterator[tuple[str, PageAct]]:
+    """Yield each row of the sample with the act that traces it, if the user may trigger it."""
+    job, operate = job_page.name, operate_dag_id(job_page.name)
+    if not is_own_dag(job, job_page.dag_id) or not job_page.rights.may_trigger(operate):
+        return
+    for row in sampled_rows(report):
+        fields = {TABLE: report.sink, ROW: row}
+        yield row, PageAct(job, job_page.dag_id, operate, "Trace", WHY.summary, WHY.name, fields)
 
 
 def _charts(job_page: JobPage, epochs: Sequence[TableEpoch]) -> Iterator[Chart]:
