@@ -39,7 +39,7 @@ class AsofOperator(PairedOperator):
     how: Literal["inner", "left"] = "inner"
 
     event_time_rule: ClassVar[EventTimeRule] = EventTimeRule(
-        "that of its left input", NOTHING, "event time < stamp, for either input: `<uid>.late.<input>`"
+        "that of its left input", NOTHING, "event time < watermark, for either input: `<uid>.late.<input>`"
     )
     lost_state: ClassVar[str] = "the rows to match: later rows will not match them"
 

@@ -26,7 +26,7 @@ class DeduplicateOperator(KeyedOperator):
     ttl: PositiveDuration | None = None
 
     event_time_rule: ClassVar[EventTimeRule] = EventTimeRule(
-        "that of its input", NOTHING, "with a `ttl`: event time < stamp − ttl"
+        "that of its input", NOTHING, "with a `ttl`: event time < watermark − ttl"
     )
     lifetime_key: ClassVar[str] = "ttl"
     can_be_bootstrapped: ClassVar[bool] = True

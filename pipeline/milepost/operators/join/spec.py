@@ -115,7 +115,7 @@ class JoinOperator(PairedOperator):
     event_time_rule: ClassVar[EventTimeRule] = EventTimeRule(
         "with constant `within`, that of its left input; in an unmatched right row, that of the right row",
         "max(0, hi) of `within: [lo, hi]`; with `how: right` or `full` at least −lo",
-        "event time < stamp, for either input: `<uid>.late.<input>`",
+        "event time < watermark, for either input: `<uid>.late.<input>`",
     )
     unavailable_keys: ClassVar[frozenset[str]] = frozenset({"keep", "ttl"})
     lost_state: ClassVar[str] = "the rows to match: their pairs with later rows will be missing"

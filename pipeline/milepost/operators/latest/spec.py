@@ -61,7 +61,7 @@ class LatestOperator(KeyedOperator):
     unchanged: Text | None = None
 
     event_time_rule: ClassVar[EventTimeRule] = EventTimeRule(
-        "none", NOTHING, "with a `tombstone_ttl`: event time < stamp − tombstone_ttl"
+        "none", NOTHING, "with a `tombstone_ttl`: event time < watermark − tombstone_ttl"
     )
     lifetime_key: ClassVar[str] = "tombstone_ttl"
     lost_state: ClassVar[str] = "the latest row of each key: an older row that arrives later will replace it"
