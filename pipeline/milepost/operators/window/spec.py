@@ -243,8 +243,8 @@ class WindowOperator(KeyedOperator):
     event_time_rule: ClassVar[EventTimeRule] = EventTimeRule(
         "`window_end` minus 1 µs, the last microsecond of the window; none for sessions that may be emitted again",
         "`allowed_lateness`",
-        "window_end + allowed_lateness ≤ watermark, for the last window of the row; for sessions event time < watermark − "
-        "allowed_lateness",
+        "window_end + allowed_lateness ≤ watermark, for the last window of the row; for sessions event time < "
+        "watermark − allowed_lateness",
     )
     lifetime_key: ClassVar[str] = "allowed_lateness"
     lost_state: ClassVar[str] = "the rows of windows that have not fired: those windows will lack them"
