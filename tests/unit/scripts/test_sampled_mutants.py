@@ -74,6 +74,11 @@ def test_what_only_people_read_is_not_mutated() -> None:
     assert not [one for one in found if "XXsome" in one[2]]
 
 
+RING = """\
+def pytest_addoption(parser):
+    parser.addoption("--ring")
+"""
+
 SETTINGS = """\
 [tool.pytest.ini_options]
 pythonpath = ["pipeline", "."]
@@ -90,6 +95,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("pipeline/milepost/state/__init__.py", ""),
         ("pipeline/milepost/state/small.py", MODULE),
         ("tests/test_small.py", TESTS),
+        ("tests/conftest.py", RING),
         ("pyproject.toml", SETTINGS),
     ):
         (root / name).parent.mkdir(parents=True, exist_ok=True)

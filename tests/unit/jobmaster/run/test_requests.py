@@ -9,6 +9,7 @@ import pytest
 
 from milepost.jobmaster import Session
 from milepost.protocol.records.object_store import StoreConfig
+from milepost.storage import OBJECT_CACHE
 from milepost.storage.requests import StoreRequests
 from milepost.tables.records.table_heads import HEADS
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
@@ -74,6 +75,7 @@ def test_an_empty_epoch_of_a_fresh_process_sends_few_requests(tmp_path: Path, mo
     job, runner = three_files(tmp_path)
     while job.master.epochs.run(Session.cli(), runner).status == "completed":
         pass
+    OBJECT_CACHE.clear()
     requests = count_requests(monkeypatch)
     assert job.master.epochs.run(Session.cli(), runner).status == "empty"
     consumed = [key for _, key in requests.asked if "/consumed/" in key]
