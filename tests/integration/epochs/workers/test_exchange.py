@@ -25,9 +25,10 @@ from milepost_testkit.tasks.faults.worker_faults import Execution, Workers
 
 MANY_CONSUMERS = {
     "    inputs: [unique]\n    key: [origin]": "    inputs: [clean]\n    key: [origin]",
+    "WHERE dep_delay IS NOT NULL": "WHERE dep_delay + 0 IS NOT NULL",
     "sinks:\n": "sinks:\n  - {name: flown, input: clean, format: parquet, path: ../lake/flown, mode: append}\n",
 }
-"""`clean`, in the source stage, feeds two operators and a sink; a third operator follows in a level of its own."""
+"""`clean` runs on Spark in the source stage and feeds two operators and a sink. A third operator has its own level."""
 
 
 def create(folder: Path, edit: dict[str, str] | None = None, *, files: int = 4, buffer_size: str = "1MB") -> FlightsJob:
