@@ -187,7 +187,8 @@ def _short(key: str) -> str:
 def sampled_rows(report: TableReport) -> list[str]:
     """Return the rows of the sample as words for `why`: the values of the key, or all values; [] if none can be traced.
 
-    Values that are cut, or cannot be typed, are left out. Example: `city=Bergen`, `city='New York'`.
+    Values that are cut, or cannot be typed, are left out, and rows with such a value in their key.
+    Example: `city=Bergen`, `city='New York'`.
     """
     sample = report.sample
     if sample is None or report.mode == "changelog" or report.input.endswith(BAD):
@@ -197,8 +198,10 @@ def sampled_rows(report: TableReport) -> list[str]:
     rows = []
     for row in sample.rows:
         values = {name: value for name, value in zip(sample.columns, row, strict=True) if _can_be_typed(value)}
-        rows.append(shlex.join(f"{name}={_typed(values[name])}" for name in names if name in values))
-    return list(dict.fromkeys(filter(None, rows)))
+        named = [name for name in names if name in values]
+        if named and len(named) >= len(report.key):
+            rows.append(shlex.join(f"{name}={_typed(values[name])}" for name in named))
+    return list(dict.fromkeys(rows))
 
 
 def _trace_commands(report: TableReport) -> str:

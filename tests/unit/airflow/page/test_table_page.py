@@ -202,3 +202,5 @@ def test_values_of_a_traced_row_are_quoted_and_those_that_were_cut_are_left_out(
         """'k='"'"'null'"'"'' 'v=it'"'"'s'""",
         """'v='"'"''"'"'x'"'"''"'"''""",
     ]
+    keyed = replace(report, sample=sample, key=("k", "v"))
+    assert sampled_rows(keyed) == sampled_rows(replace(report, sample=sample))[:2], "part of a key may name many rows"
