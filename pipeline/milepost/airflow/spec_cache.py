@@ -23,8 +23,7 @@ from pathlib import Path
 from milepost.codec import decode, encode
 from milepost.epoch import CODE_HASH, private_cache
 from milepost.errors import EnvironmentUnusable, InvalidRequest, StateCorrupt
-from milepost.jobspec.job import JobSpec
-from milepost.jobspec.load import LoadedJob, SqlText, check_placement, from_spec, from_text, read_spec
+from milepost.jobspec.load import LoadedJob, SqlText, check_placement, from_json, from_text, read_spec, spec_as_json
 
 log = logging.getLogger(__name__)
 
@@ -37,13 +36,12 @@ class ParsedSpec:
         key: hex SHA-256 of all inputs, see `_key`. problem: the error of the graph; "" if it is valid.
         text: text of the spec, compiled if it has SQL. sql: name of its file, or "". compiled: name of the compiled
             spec whose steps it reuses, or "". sql_hash: digest of both, as in `SqlText`, or "".
-        spec: the validated spec as JSON text, because canonical JSON would sort its columns. spec_hash: as in the job.
+        spec: the validated spec as JSON text, see `spec_as_json`.
     """
 
     key: str
     problem: str
     spec: str
-    spec_hash: str
     text: str
     sql: str
     compiled: str
@@ -66,7 +64,7 @@ def parsed_spec(path: Path) -> LoadedJob:
         _store(file, cached)
     if cached.problem:
         raise InvalidRequest(cached.problem)
-    job = from_spec(JobSpec.model_validate(json.loads(cached.spec)), cached.spec_hash, cached.text, path)
+    job = from_json(cached.spec, cached.text, path)
     check_placement(job)
     return job
 
@@ -96,11 +94,11 @@ def _parse(key: str, text: str, path: Path) -> ParsedSpec:
         job.graph()
     except InvalidRequest as error:
         problem = error.message
-    spec = json.dumps(job.spec.model_dump(mode="json", by_alias=True, exclude_unset=True))
+    spec = spec_as_json(job.spec)
     if job.sql is None:
-        return ParsedSpec(key, problem, spec, job.spec_hash, job.text, "", "", "")
+        return ParsedSpec(key, problem, spec, job.text, "", "", "")
     source, compiled = job.sql.source, job.sql.compiled or ""
-    return ParsedSpec(key, problem, spec, job.spec_hash, job.text, source.file, compiled, source.digest)
+    return ParsedSpec(key, problem, spec, job.text, source.file, compiled, source.digest)
 
 
 def _has_same_sql(cached: ParsedSpec, path: Path) -> bool:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from milepost.jobspec.load.load import shown_path as shown_path
     from milepost.jobspec.load.load import spec_files as spec_files
     from milepost.jobspec.load.placement import placement_problems as placement_problems
+    from milepost.jobspec.load.spec_json import from_json as from_json
+    from milepost.jobspec.load.spec_json import spec_as_json as spec_as_json
     from milepost.jobspec.load.spec_order import sorted_spec as sorted_spec
     from milepost.jobspec.load.sql_text import SqlText as SqlText
     from milepost.jobspec.load.validation import validate_spec as validate_spec

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 CONFIG_FOLDER = "config"
 _SUFFIXES = (".yaml", ".yml")
-_CACHED_SPECS = 256
+CACHED_SPECS = 256
 """A page with all jobs of a deployment loads each spec again: with fewer than it has, it would parse all of them."""
 
 _LATER_KEYS = ("sql", "compiled", "tables", "renamed", "statements")
@@ -262,7 +262,7 @@ def from_text(text: str, path: Path, sql: SqlText | None = None) -> LoadedJob:
     return replace(from_spec(compiled, spec_hash, text, path), sql=origin)
 
 
-@lru_cache(maxsize=_CACHED_SPECS)
+@lru_cache(maxsize=CACHED_SPECS)
 def _compiled(text: str, sql: SqlText) -> tuple[JobSpec | None, str, SqlOrigin | None, list[Problem]]:
     """Return the compiled spec of a text with its hash and its origin, or the problems."""
     spec, _, _, document = _validated(text)
@@ -292,7 +292,7 @@ def check_placement(job: LoadedJob) -> None:
         raise job.invalid(problems)
 
 
-@lru_cache(maxsize=_CACHED_SPECS)
+@lru_cache(maxsize=CACHED_SPECS)
 def _validated(text: str) -> tuple[JobSpec | None, str, list[Problem], Document]:
     """Return the spec of a text with its hash, or its problems. Cached, because commands load the same texts often."""
     try:

@@ -17,7 +17,7 @@ from milepost.airflow.connections import airflow_connection
 from milepost.airflow.operators.dag_ids import BROKEN_TAG, epoch_dag_id
 from milepost.airflow.page.frame.access import Rights
 from milepost.errors import CheckpointError, InvalidRequest, NotFound
-from milepost.jobspec.load import LoadedJob, from_text
+from milepost.jobspec.load import LoadedJob, from_json
 
 if TYPE_CHECKING:
     from airflow.serialization.definitions.dag import SerializedDAG
@@ -27,14 +27,15 @@ _OUR_MODULES = "milepost."
 
 @dataclass(frozen=True, slots=True)
 class DocumentedSpec:
-    """A spec in the documentation of a task."""
+    """A spec in the documentation of a task. json: "" if an earlier version of Milepost documented it."""
 
     text: str
     path: str
+    json: str
 
     def load(self) -> LoadedJob:
-        """Parse the spec. Raises InvalidRequest: it is not valid for this server's version of Milepost."""
-        return replace(from_text(self.text, pathlib.Path(self.path)), find_connection=airflow_connection)
+        """Return the job of the spec. Raises InvalidRequest: it is not valid for this server's version of Milepost."""
+        return replace(from_json(self.json, self.text, pathlib.Path(self.path)), find_connection=airflow_connection)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +137,7 @@ def _is_ours(data: dict[str, Any] | None) -> bool:
 def specs_of(dag: SerializedDAG) -> DagSpecs:
     """Return the specs that a DAG documents."""
     ours = [task for task in dag.tasks if not task.is_mapped and task._task_module.startswith(_OUR_MODULES)]
-    specs = tuple(DocumentedSpec(str(task.doc_yaml), str(task.doc)) for task in ours if task.doc_yaml)
+    documented = (task for task in ours if task.doc_yaml)
+    specs = tuple(DocumentedSpec(str(task.doc_yaml), str(task.doc), task.doc_json or "") for task in documented)
     broken = "\n".join(str(task.doc) for task in ours if task.doc) if BROKEN_TAG in dag.tags else ""
     return DagSpecs(specs, broken)
