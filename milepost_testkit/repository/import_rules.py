@@ -16,13 +16,14 @@ ABOVE = {"scripts": {TESTKIT, "bench"}, TESTKIT: {"tests", "bench"}}
 """Tool -> the tools that import it, so that it may not import them."""
 
 GROUND = {"codec", "errors"}
-MODULES = {"api", "errors", "exports", "extras", "__main__", ""}
+MODULES = {"api", "arrow", "errors", "exports", "extras", "__main__", ""}
 """Rooms that are a single module, which has no door."""
 
 RULES = GROUND | {"protocol", "language", "operators", "jobspec"}
 LOWER = RULES | {"storage", "state", "tables", "sources", "sinks", "quality", "spill"}
 ALLOWED: dict[str, set[str]] = {
     "exports": set(),
+    "arrow": set(),
     "errors": set(),
     "codec": {"errors"},
     "protocol": GROUND,
@@ -35,13 +36,13 @@ ALLOWED: dict[str, set[str]] = {
     "state": GROUND | {"protocol"},
     "databases": RULES,
     "tables": RULES | {"storage"},
-    "sources": RULES | {"databases", "tables", "storage"},
+    "sources": RULES | {"arrow", "databases", "tables", "storage"},
     "quality": RULES | {"extras"},
     "spill": GROUND | {"state", "storage"},
     "sinks": RULES | {"databases", "tables", "storage", "extras", "spill"},
     "epoch": LOWER,
     "openlineage": LOWER | {"epoch"},
-    "jobmaster": LOWER | {"epoch", "extras", "openlineage", "runbook"},
+    "jobmaster": LOWER | {"arrow", "epoch", "extras", "openlineage", "runbook"},
     "spark": LOWER | {"epoch", "extras"},
     "views": RULES | {"jobmaster", "epoch", "quality"},
     "acts": RULES | {"views", "jobmaster", "epoch"},

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow.json import ParseOptions, ReadOptions, read_json
 
+from milepost.arrow import int64_array
 from milepost.errors import StateCorrupt
 from milepost.jobmaster.figures.row import Row
 
@@ -63,13 +66,56 @@ SCHEMA = pa.schema(
 _IDENTITY = ("checkpoint_id", "timeline", "token", "status")
 
 
+def _json_type(type_: pa.DataType) -> pa.DataType:
+    """Return the type as which a value is read from JSON: times are numbers, and maps lists of entries."""
+    if pa.types.is_timestamp(type_):
+        return _INT
+    if pa.types.is_map(type_):
+        return pa.list_(pa.struct([("key", type_.key_type), ("value", _json_type(type_.item_type))]))
+    return pa.struct([(field.name, _json_type(field.type)) for field in type_]) if pa.types.is_struct(type_) else type_
+
+
+_JSON_SCHEMA = pa.schema([(field.name, _json_type(field.type)) for field in SCHEMA])
+_MAPS = frozenset(field.name for field in SCHEMA if pa.types.is_map(field.type))
+
+
 def table_of(rows: Sequence[Row]) -> pa.Table:
-    """Return rows as a table. Raises StateCorrupt: a value does not have the type of its column."""
+    """Return rows as a table. Raises StateCorrupt: a value does not have the type of its column.
+
+    They are read from JSON, because `pa.Table.from_pylist` imports pandas, see `milepost.arrow`. So does `empty_table`.
+    """
+    if not rows:
+        return pa.Table.from_batches([], SCHEMA)
     try:
-        return pa.Table.from_pylist(list(rows), schema=SCHEMA)
+        text = b"".join(_json_line(row) for row in rows)
+        table = read_json(
+            pa.BufferReader(text),
+            ReadOptions(use_threads=False, block_size=len(text) + 1),  # a row must not be longer than a block
+            ParseOptions(explicit_schema=_JSON_SCHEMA, unexpected_field_behavior="ignore"),
+        )
+        columns = [_from_json(table.column(field.name).combine_chunks(), field.type) for field in SCHEMA]
+        return pa.Table.from_arrays(columns, schema=SCHEMA)
     except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
         checkpoints = ", ".join(str(row["checkpoint_id"]) for row in rows)
         raise StateCorrupt(f"checkpoints {checkpoints} record an invalid figure: {error}") from error
+
+
+def _json_line(row: Row) -> bytes:
+    given = {name: row[name] for name in _MAPS if row.get(name) is not None}
+    maps = {name: [{"key": key, "value": value} for key, value in pairs] for name, pairs in given.items()}
+    return json.dumps(row | maps).encode() + b"\n"
+
+
+def _from_json(values: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Return values of `_json_type(type_)` as values of `type_`. A map has the layout of a list of its entries."""
+    if pa.types.is_map(type_):
+        entries = [values.values.field("key"), _from_json(values.values.field("value"), type_.item_type)]
+        children = [pa.StructArray.from_arrays(entries, fields=[type_.key_field, type_.item_field])]
+        return pa.Array.from_buffers(type_, len(values), values.buffers()[:2], children=children)
+    if pa.types.is_struct(type_):
+        fields = [_from_json(values.field(field.name), field.type) for field in type_]
+        return pa.StructArray.from_arrays(fields, fields=list(type_), mask=values.is_null())
+    return values.cast(type_)
 
 
 def encode_rows(table: pa.Table) -> bytes:
@@ -121,8 +167,7 @@ def _bounded(file: pq.ParquetFile, key: str, columns: Sequence[str] | None) -> p
         size += batch.nbytes
         if size > MAX_ROWS_BYTES:
             raise _unreadable(key, f"its rows have more than {MAX_ROWS_BYTES} bytes")
-    schema = file.schema_arrow if columns is None else None
-    return pa.Table.from_batches(batches, schema) if batches or schema else file.schema_arrow.empty_table()
+    return pa.Table.from_batches(batches, None if batches and columns is not None else file.schema_arrow)
 
 
 def _unreadable(key: str, problem: str) -> StateCorrupt:
@@ -139,7 +184,7 @@ def union(tables: Iterable[pa.Table]) -> pa.Table:
 
     Example: tables with checkpoints 1, 2 and 2, 3 give 1, 2, 3, with the row of the first table for 2.
     """
-    every = [SCHEMA.empty_table(), *tables]
+    every = [pa.Table.from_batches([], SCHEMA), *tables]
     try:
         joined = pa.concat_tables(every, promote_options="default")
     except (pa.ArrowException, KeyError):  # columns that are not ours contradict each other
@@ -149,4 +194,4 @@ def union(tables: Iterable[pa.Table]) -> pa.Table:
     for position, identity in enumerate(identities):
         first.setdefault(identity, position)
     versions = joined.column("version").to_pylist()
-    return joined.take(pa.array(sorted(first.values(), key=lambda position: versions[position]), pa.int64()))
+    return joined.take(int64_array(sorted(first.values(), key=lambda position: versions[position])))

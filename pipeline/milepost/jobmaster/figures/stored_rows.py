@@ -14,8 +14,6 @@ from milepost.jobmaster.figures.epoch_rows import (
     PHASES,
     ROW_BYTES,
     EpochRow,
-    decode_epochs,
-    with_times_ms,
 )
 from milepost.jobmaster.figures.row import day_of
 from milepost.protocol.records import CheckpointStatus, ObjectStore
@@ -138,11 +136,12 @@ class StoredRows:
 
         Raises: NotFound: an epoch merged an object since the listing.
         """
-        import pyarrow as pa
         import pyarrow.compute as pc
 
+        from milepost.arrow import int64_array
+
         wanted = {(row.checkpoint_id, row.timeline): day_of(row.end_time) for row in rows if row.end_time is not None}
-        ids = pa.array(sorted({checkpoint_id for checkpoint_id, _ in wanted}), pa.int64())
+        ids = int64_array(sorted({checkpoint_id for checkpoint_id, _ in wanted}))
         objects = [item for item in list_objects(self._store, min(wanted.values(), default="")) if wanted]
         columns = ("checkpoint_id", "timeline", "parent", "token", "version", "status", "task_ms", *NODES)
         read = read_objects(self._store, [item for item in objects if item.day in wanted.values()], columns)
@@ -188,6 +187,8 @@ class StoredRows:
 
     def _epochs(self, columns: Sequence[str], item: FiguresObject) -> list[EpochRow] | StateCorrupt:
         """Return the compact rows of an object, which are cached; or why it is unreadable."""
+        from milepost.jobmaster.figures.decoding import decode_epochs
+
         try:
             return OBJECT_CACHE.read(
                 self._store,
@@ -213,13 +214,15 @@ class StoredRows:
 
 def _completed(table: pa.Table, key: str) -> list[StoredRow]:
     """Return the completed epochs of a table. Raises StateCorrupt: a value cannot be represented."""
-    import pyarrow as pa
+    from milepost.arrow import int64_array
+    from milepost.jobmaster.figures.decoding import with_times_ms
 
     names = [field.name for field in fields(StoredRow)]
     table = with_times_ms(table, key)
-    done = [status == CheckpointStatus.COMPLETED.value for status in table.column("status").to_pylist()]
+    statuses = table.column("status").to_pylist()
+    done = int64_array(at for at, status in enumerate(statuses) if status == CheckpointStatus.COMPLETED.value)
     try:
-        rows = table.select(names).filter(pa.array(done, pa.bool_())).to_pylist(maps_as_pydicts="strict")
+        rows = table.select(names).take(done).to_pylist(maps_as_pydicts="strict")
     except (KeyError, ValueError) as error:
         raise StateCorrupt(f"object {key} with figures of past epochs: {error!r}", key=key) from error
     for row in rows:

@@ -6,16 +6,17 @@ import io
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from milepost.errors import InvalidRequest
 from milepost.jobspec.job.spec import JobSpec
 from milepost.jobspec.load.document import MAX_CHARACTERS
-from milepost.jobspec.load.pinned_steps import pin_steps
 from milepost.jobspec.load.sql_text import SqlText
-from milepost.jobspec.sql import CompiledStatement, add_former_uids, compile_sql, rename_problems
 from milepost.language import Problem
 from milepost.protocol.records import cached_property
+
+if TYPE_CHECKING:
+    from milepost.jobspec.sql import CompiledStatement
 
 MAX_MANIFEST_CHARACTERS = 500_000_000
 """Maximum length of a dbt manifest."""
@@ -100,6 +101,9 @@ def compiled_value(spec: JobSpec, value: Mapping[str, Any], sql: SqlText) -> tup
 
     Returns: problems, at their lines of the SQL, and no origin, if it cannot be compiled.
     """
+    from milepost.jobspec.load.pinned_steps import pin_steps
+    from milepost.jobspec.sql import add_former_uids, compile_sql, rename_problems
+
     job = compile_sql(spec, sql.text)
     if job.problems:
         return None, [Problem((), one.reason, place=sql.place(one.line, one.column)) for one in job.problems]

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from milepost.arrow import int64_array, numpy_array, string_array
 from milepost.errors import InvalidRequest, SourceChanged
 from milepost.protocol.landed import LandedRange, LogPosition, LogRecord, StoredRecord, range_of
 from milepost.sources.contract import SourceObject
@@ -24,6 +25,8 @@ from milepost.sources.planning.listing import BadName, Listing, escape_name, for
 
 ON_CHANGE = ("fail", "ignore", "reprocess")
 _NAMED_IN_AN_ERROR = 5
+
+_SEPARATOR = string_array(["\x00"])[0]
 
 ObjectVersion = tuple[str, str, int]
 """Key, etag and size of an object."""
@@ -261,22 +264,20 @@ def _forgotten(
 def _diff(objects: Sequence[SourceObject], consumed: pa.Table) -> tuple[np.ndarray, np.ndarray]:
     """Return two masks over the listing: new keys, and consumed keys in another version."""
     if not len(objects) or not consumed.num_rows:
-        # To make an array, Arrow would import pandas, which takes longer than most `lint`s.
         return np.ones(len(objects), dtype=np.bool_), np.zeros(len(objects), dtype=np.bool_)
-    keys = pa.array([obj.key for obj in objects], pa.string())
-    etags = pa.array([obj.etag for obj in objects], pa.string())
-    sizes = pa.array([obj.size for obj in objects], pa.int64())
-    is_consumed_key = pc.is_in(keys, value_set=consumed["key"]).to_numpy(zero_copy_only=False)
-    is_consumed_version = pc.is_in(
-        _version(keys, etags, sizes), value_set=_version(consumed["key"], consumed["etag"], consumed["size"])
-    ).to_numpy(zero_copy_only=False)
+    keys = string_array([obj.key for obj in objects])
+    etags = string_array([obj.etag for obj in objects])
+    sizes = int64_array(obj.size for obj in objects)
+    consumed_versions = _version(consumed["key"], consumed["etag"], consumed["size"])
+    is_consumed_key = numpy_array(pc.is_in(keys, value_set=consumed["key"]))
+    is_consumed_version = numpy_array(pc.is_in(_version(keys, etags, sizes), value_set=consumed_versions))
     return ~is_consumed_key, is_consumed_key & ~is_consumed_version
 
 
 def _version(keys: pa.Array, etags: pa.Array, sizes: pa.Array) -> pa.Array:
     # A version as one string, e.g. "a/1.csv\x00etag\x00120". A key has no control character, so no two versions
     # can give the same string.
-    return pc.binary_join_element_wise(keys, etags, pc.cast(sizes, pa.string()), "\x00")
+    return pc.binary_join_element_wise(keys, etags, pc.cast(sizes, pa.string()), _SEPARATOR)
 
 
 def _within_limits(objects: Sequence[SourceObject], max_files: int | None, max_bytes: int | None) -> int:

@@ -10,6 +10,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from milepost.errors import StateCorrupt
 from milepost.jobmaster.figures import row_file
@@ -30,6 +32,43 @@ def test_rows_are_read_as_they_were_written() -> None:
     assert decode_rows(encode_rows(table), KEY).equals(table)
     with pytest.raises(StateCorrupt, match="1 record an invalid figure"):
         table_of([{**ROW, "rows_in": "many"}])
+
+
+COUNTS = st.none() | st.integers(-(2**63), 2**63 - 1)
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+TIMES = st.none() | st.integers(0, 2**40)
+ANY_ROW = st.fixed_dictionaries(
+    {},
+    optional={
+        "rows_in": COUNTS,
+        "timeline": st.none() | NAMES,
+        "refused_by": st.none() | st.lists(NAMES),
+        "end_time": TIMES,
+        "watermark": st.none() | st.integers(-(2**50), 2**50),
+        "phases": st.none() | st.lists(st.tuples(NAMES, COUNTS)),
+        "requests": st.none() | st.fixed_dictionaries({}, optional={"puts": COUNTS, "waited_ms": COUNTS}),
+        "sources": st.lists(
+            st.tuples(NAMES, st.none() | st.fixed_dictionaries({}, optional={"rows": COUNTS, "newest_event": TIMES}))
+        ),
+    },
+)
+
+
+@given(st.lists(ANY_ROW, max_size=4))
+def test_rows_are_the_table_that_arrow_makes(rows: list[dict[str, Any]]) -> None:
+    table = table_of(rows)
+    table.validate(full=True)
+    assert table.equals(pa.Table.from_pylist(rows, schema=SCHEMA))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"rows_in": 2**63}, {"rows_in": 1.5}, {"rows_in": True}, {"timeline": 7}, {"sinks": [("a", {"rows": "x"})]}],
+    ids=str,
+)
+def test_a_figure_of_another_type_is_an_error_that_names_its_checkpoint(wrong: dict[str, Any]) -> None:
+    with pytest.raises(StateCorrupt, match="checkpoints 1 record an invalid figure"):
+        table_of([{**ROW, **wrong}])
 
 
 def test_a_column_that_an_older_object_lacks_is_null_and_one_of_a_later_version_stays() -> None:
