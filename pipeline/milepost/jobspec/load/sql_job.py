@@ -61,7 +61,9 @@ class SqlOrigin:
             line, column = statement.line, statement.column
         else:
             return problem
-        return replace(problem, path=(), place=self.source.place(line, column))
+        from milepost.jobspec.sql import for_statements
+
+        return replace(problem, path=(), message=for_statements(problem.message), place=self.source.place(line, column))
 
 
 def read_sql(spec: JobSpec, path: Path) -> SqlText | None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from milepost.exports import lazy_exports
 
 if TYPE_CHECKING:
+    from milepost.jobspec.sql.emit.emitter import for_statements as for_statements
     from milepost.jobspec.sql.emit.emitter import shown_text as shown_text
     from milepost.jobspec.sql.emit.types import shown_type as shown_type
     from milepost.jobspec.sql.job import CompiledJob as CompiledJob

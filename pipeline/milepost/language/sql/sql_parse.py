@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -47,6 +48,9 @@ class SqlProblem(ValueError):
         self.line, self.column, self.reason = line, column, message
 
 
+_STATEMENT = re.compile(r"\n\s*CREATE\s+(OR\s+REFRESH\s+)?(MATERIALIZED\s+VIEW|STREAMING\s+TABLE)\b", re.IGNORECASE)
+
+
 @dataclass(frozen=True, slots=True)
 class ParsedSelect:
     """Tokens, without a final semicolon, and tree of a SELECT."""
@@ -88,8 +92,12 @@ def _tokens(sql: str) -> tuple[Any, ...]:
 
 
 def _unclosed(sql: str) -> int | None:
-    """Return the offset of the quote or comment that is not closed, or None."""
-    at = 0
+    """Return the offset of the quote or comment that is not closed, or None.
+
+    A missing quote pairs each later one with the wrong one, so only the last quote of the text is found open. If a
+    literal before it contains the start of a statement, that literal is the one that lacks its end.
+    """
+    at, suspect = 0, None
     while at < len(sql):
         opened, end = sql[at], -1
         if sql.startswith("--", at):
@@ -104,8 +112,10 @@ def _unclosed(sql: str) -> int | None:
             end = at + 1
             while end < len(sql) and sql[end] != opened:
                 end += 2 if sql[end] == "\\" and opened != "`" else 1
+            has_statement = suspect is None and _STATEMENT.search(sql, at, end) is not None
+            suspect = at if has_statement else suspect
             if end >= len(sql):
-                return at
+                return at if suspect is None else suspect
         at = max(end, at) + 1
     return None
 

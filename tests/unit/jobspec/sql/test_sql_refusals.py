@@ -321,6 +321,30 @@ def test_each_statement_reports_its_own_problem_and_none_that_follows_from_it() 
     assert [line.split(":")[1] for line in lines] == ["1", "3"]
 
 
+@pytest.mark.parametrize("quote", ["'", '"', "`"])
+def test_a_missing_quote_is_reported_where_it_was_opened_whatever_quotes_follow(quote: str) -> None:
+    later = f"CREATE  or refresh\n  STREAMING TABLE c AS SELECT {quote}id{quote} FROM orders;\n"
+    sql = f"CREATE TEMPORARY VIEW b AS SELECT id FROM orders WHERE {quote}a = 1;\n" + 2 * later
+    with pytest.raises(InvalidRequest) as refused:
+        compiled(sql)
+    assert refused.value.message.splitlines()[1] == "shop.sql:1:56: syntax error: a quote or a comment is not closed"
+
+
+def test_a_text_of_several_lines_is_no_missing_quote() -> None:
+    with pytest.raises(InvalidRequest, match=r"shop.sql:4:7: syntax error: a quote"):
+        compiled("CREATE TEMPORARY VIEW b AS SELECT 'one\n\nCREATE two' AS a FROM orders\nWHERE 'c = 1")
+
+
+def test_problems_of_statements_name_no_sql_operator() -> None:
+    """A statement can compute the columns that a spec computes in an operator before."""
+    with pytest.raises(InvalidRequest) as refused:
+        compiled(
+            "CREATE MATERIALIZED VIEW v AS SELECT o.id, c.country FROM orders o JOIN countries c ON o.id = c.customer"
+        )
+    (_, line) = refused.value.message.splitlines()
+    assert line.endswith("their values cannot be compared; CAST one of them")
+
+
 def test_a_constraint_of_spark_declarative_pipelines_is_refused_with_the_place_of_the_rule() -> None:
     with pytest.raises(InvalidRequest) as refused:
         compiled(

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from milepost.jobspec.sql.emit.emitter import Column as Column
     from milepost.jobspec.sql.emit.emitter import Emitter as Emitter
     from milepost.jobspec.sql.emit.emitter import described as described
+    from milepost.jobspec.sql.emit.emitter import for_statements as for_statements
     from milepost.jobspec.sql.emit.emitter import shown_text as shown_text
     from milepost.jobspec.sql.emit.types import common_type as common_type
     from milepost.jobspec.sql.emit.types import sql_type as sql_type

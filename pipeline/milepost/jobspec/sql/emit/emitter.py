@@ -18,6 +18,10 @@ from milepost.operators.base import APPEND, UPDATES, OutputRows, RowWiseSpec, St
 
 _POSITION = re.compile(r"line (\d+), column (\d+): (.*)", re.DOTALL)
 _OPERATOR: TypeAdapter[RowWiseSpec | StatefulSpec] = TypeAdapter(AnyOperator)
+_IN_AN_OPERATOR = re.compile(
+    r" in an? (?:upstream )?`sql` operator(?: of each input| upstream| before (?:it|the \w+))?"
+)
+
 _NAMED = re.compile(r"\b(?:key|arg|where|order|over|bound)_[0-9a-f]{8}\b|\b[a-z]\w*?__\w+")
 _MAX_UID = 200
 
@@ -159,7 +163,7 @@ class Emitter:
         rows = spec.output_rows([self.read(name) for name in spec.inputs], (), None)
         if isinstance(rows, list):
             problem = _located(rows[0], at, text)
-            raise SqlProblem(shown_text(problem.reason, self.labels), problem.line, problem.column)
+            raise SqlProblem(for_statements(shown_text(problem.reason, self.labels)), problem.line, problem.column)
         self.rows[uid] = rows
         self.operators.append(dict(operator))
         self.derived.operators[uid] = operator
@@ -181,6 +185,12 @@ def shown_text(text: str, labels: Mapping[str, str]) -> str:
     """Return a text with the user's expressions instead of the columns that the compiler names."""
     # distinct key_9aa695cd  ->  distinct lower(customer);  sums__who  ->  s.who
     return _NAMED.sub(lambda match: labels.get(match[0], match[0]), text) if labels else text
+
+
+def for_statements(message: str) -> str:
+    """Return a message about an operator for a job whose steps are statements: each of them can compute columns."""
+    # "CAST one of them in a `sql` operator before the join" -> "CAST one of them"
+    return _IN_AN_OPERATOR.sub("", message)
 
 
 def described(rows: OutputRows) -> str:
