@@ -21,6 +21,7 @@ from milepost.views.prices import epoch_cost_text, month_cost_text, price_text
 from milepost.views.static_sources import STATIC_COLUMNS, static_source_cells
 from milepost.views.subtasks import subtask_tables
 from milepost.views.text import (
+    bounds_text,
     counts,
     failure_text,
     observed_text,
@@ -76,7 +77,8 @@ def checkpoint_view(
         states.append(Text("not live: the head does not continue it", Meaning.WARN))
     sections = [*_notices(report, unreadable), Section(facts=tuple(_facts(report)))]
     if report.veto is not None:
-        sections.append(_veto(report.veto if isinstance(report.veto, Mapping) else to_json(report.veto), with_values))
+        veto = report.veto if isinstance(report.veto, Mapping) else to_json(report.veto)
+        sections.append(_veto(veto, with_values, with_spec))
     if isinstance(report, CheckpointDetails):
         sections += _details(report)
     elif unreadable is None:
@@ -132,14 +134,16 @@ def _facts(report: CheckpointReport) -> Iterator[Fact]:
         yield Fact("savepoints", ", ".join(report.savepoints))
 
 
-def _veto(veto: Mapping[str, Any], with_values: bool) -> Section:
+def _veto(veto: Mapping[str, Any], with_values: bool, with_bounds: bool) -> Section:
     """Return what the quality gate refused, with observed values and failing rows; without values, with counts only."""
     tables = []
     for refusal in veto["refusals"]:
         values = dict(refusal["observed"])
         if refusal["observed_value"] is not None and with_values:
             values["observed_value"] = printable(refusal["observed_value"])
+        bounds = bounds_text(refusal.get("bounds")) if with_bounds else ""
         subject = f"sink {refusal['sink']}: {refusal['type']}({refusal['column'] or ''})"
+        subject += f" with {bounds}" if bounds else ""
         rows = refusal["rows"] if with_values else ()
         columns = tuple(rows[0]) if rows else ()
         cells = [Row(tuple(show_count(row[name]) for name in columns)) for row in rows]

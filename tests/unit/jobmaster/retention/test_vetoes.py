@@ -13,13 +13,15 @@ import pytest
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.codec.records import to_json
 from milepost.errors import NotFound, QualityGateFailed
-from milepost.jobmaster import Session, Triggered
+from milepost.jobmaster import JobMaster, Session, Triggered
+from milepost.jobspec.load import load_job
 from milepost.protocol.log.entry_codec import encode_entry
 from milepost.protocol.log.log_entries import LogEntry
 from milepost.protocol.records.layout import VETOES_PREFIX, veto_key
 from milepost.quality.gate import collect_evidence, evaluate
 from milepost.quality.verdict import GateVerdict
 from milepost.quality.veto import MAX_BYTES, VetoedInput, build_veto, decode_veto
+from milepost.views import checkpoint_view
 from milepost_testkit import wording
 from milepost_testkit.airflow.page_client import page_client
 from milepost_testkit.commands.milepost_cli import milepost
@@ -71,6 +73,7 @@ def test_show_has_failing_rows_with_the_columns_of_the_expectation_and_the_key(
     assert acks.received == acks.expected == 3, "the gate is asked last"
     assert len(refusal["rows"]) == 20 and all(row.keys() == {"k", "v"} for row in refusal["rows"])
     assert {row["v"] for row in refusal["rows"]} == {SECRET}
+    assert refusal["bounds"] == {"regex": "TopSecret"}
     assert milepost("show", spec(job), "2", "--json").document()["veto"]["refusals"] == [refusal]
     told = milepost("show", spec(job), "2").stdout
     assert "<b>TopSecret\\x1b[31m</b>" in told and "\x1b" not in told
@@ -82,6 +85,21 @@ def test_show_has_failing_rows_with_the_columns_of_the_expectation_and_the_key(
     assert page.count("&lt;b&gt;TopSecret") == 20 and "<b>TopSecret" not in page
     assert job.master.reports.show(1).veto is None
     assert Path(spec(job)).read_text() in milepost("show", spec(job), "1", "--spec").stdout
+
+
+def test_bounds_are_shown_with_the_spec_and_only_while_it_has_not_changed(tmp_path: Path) -> None:
+    job = vetoed(tmp_path)
+    report = job.master.reports.show(2)
+    subject = "expect_column_values_to_not_match_regex(v)"
+    for with_spec, text in ((True, f"{subject} with regex TopSecret: element"), (False, f"{subject}: element")):
+        (section,) = [
+            one for one in checkpoint_view(report, with_spec=with_spec).sections if one.title.startswith("Refused")
+        ]
+        assert text in section.tables[0].title
+    file = Path(spec(job))
+    file.write_text(file.read_text().replace('regex: "TopSecret"', "regex: AnotherSecret"))
+    (refusal,) = JobMaster(load_job(file)).reports.show(2).veto["refusals"]
+    assert "bounds" not in refusal and "AnotherSecret" not in milepost("show", spec(job), "2").stdout
 
 
 @pytest.mark.deep

@@ -209,9 +209,7 @@ class History:
                 checkpoint_id=checkpoint_id,
             )
         named = tuple(savepoint.name for savepoint in state.savepoints if savepoint.checkpoint_id == checkpoint_id)
-        veto = report.veto
-        shown = self._veto(veto) if isinstance(veto, ObjectHandle) else veto
-        report = replace(report, savepoints=named, veto=shown)
+        report = replace(report, savepoints=named, veto=self._veto(report))
         retained = state.checkpoint(CheckpointId(checkpoint_id))
         if retained is None or not details:
             return report
@@ -219,10 +217,15 @@ class History:
 
         return checkpoint_details(self._context, report, retained, after, state.version)
 
-    def _veto(self, handle: ObjectHandle) -> Any:
+    def _veto(self, report: CheckpointReport) -> Any:
+        """Return what the gate refused, with the bounds of its rules unless the spec has changed since."""
+        if not isinstance(report.veto, ObjectHandle):
+            return report.veto
+        from milepost.jobmaster.reports.history.refused_bounds import with_bounds
         from milepost.jobmaster.retention.vetoes import read_veto
 
-        return read_veto(self._context, handle)
+        veto, job = read_veto(self._context, report.veto), self._context.job
+        return with_bounds(veto, job.spec.quality) if report.spec_hash == job.spec_hash else veto
 
     def _report(self, state: ManifestState, checkpoint_id: CheckpointId) -> CheckpointReport | None:
         """Return the report of a checkpoint: from the head if it is pending or retained, else from its last log entry.

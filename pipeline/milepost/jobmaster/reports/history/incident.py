@@ -6,6 +6,7 @@ rule come from a few retained checkpoints.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,16 +15,15 @@ from milepost.epoch import iso_ms
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.reports.checkpoint.document import CheckpointReport
 from milepost.jobmaster.reports.history.history import History
+from milepost.jobmaster.reports.history.refused_bounds import bounds_of
 from milepost.jobmaster.reports.tables.table_report import (
     CheckpointVerdict,
     RuleResult,
     reason_to_wait,
     results_of,
-    rule_bounds,
     verdicts_of,
 )
 from milepost.protocol.records import QUALITY_GATE_REASONS, ManifestState
-from milepost.quality import columns_of
 from milepost.storage.concurrency import prefetch
 
 PREVIOUS = 5
@@ -157,21 +157,11 @@ def _rules(
     verdicts: Mapping[str, Sequence[CheckpointVerdict]],
 ) -> Iterator[RefusingRule]:
     inputs = context.graph.sink_inputs
-    seen: dict[tuple[str, str, str | None], int] = {}
-    for refusal in refusals:
-        name, kind, column = refusal["sink"], refusal["type"], refusal["column"]
-        same = seen.get((name, kind, column), 0)
-        seen[name, kind, column] = same + 1
-        matching = [
-            expectation
-            for suite in context.job.spec.quality
-            if suite.sink == name
-            for expectation in suite.expectations
-            if expectation.type == kind and (", ".join(columns_of(expectation)) or None) == column
-        ]
-        # Rules of one type on the same columns cannot be distinguished if only some of them refused.
-        bounds = rule_bounds(matching[same]) if len(matching) > same else None
-        previous = results_of(verdicts.get(name, ()), kind, column, same)
+    seen = Counter[tuple[str, str, str | None]]()
+    for refusal, bounds in zip(refusals, bounds_of(context.job.spec.quality, refusals), strict=True):
+        name, kind, column = rule = refusal["sink"], refusal["type"], refusal["column"]
+        previous = results_of(verdicts.get(name, ()), kind, column, seen[rule])
+        seen[rule] += 1
         yield RefusingRule(
             sink=name,
             type=kind,
