@@ -134,7 +134,7 @@ def decode_rows(body: bytes, key: str, columns: Sequence[str] | None = None) -> 
         columns: those to read, which include the identity of rows; None: all, including columns of a later version.
     """
     try:
-        with pq.ParquetFile(pa.BufferReader(body)) as file:
+        with pq.ParquetFile(pa.BufferReader(body), pre_buffer=False) as file:
             written_as = (file.metadata.metadata or {}).get(b"format", b"").decode()
             if written_as != FORMAT:
                 raise _unreadable(key, f"its format is {written_as!r}, expected {FORMAT!r}")
@@ -146,13 +146,16 @@ def decode_rows(body: bytes, key: str, columns: Sequence[str] | None = None) -> 
 
 
 def _with_all_columns(table: pa.Table, key: str, columns: Sequence[str] | None) -> pa.Table:
+    stored = dict(zip(table.column_names, table.schema.types, strict=True))
+    if len(stored) < table.num_columns:
+        raise _unreadable(key, "a column occurs twice")
     for field in SCHEMA:
         if columns is not None and field.name not in columns:
             continue
-        if field.name not in table.column_names:
+        if field.name not in stored:
             table = table.append_column(field, pa.nulls(table.num_rows, field.type))
-        elif table.schema.field(field.name).type != field.type:
-            raise _unreadable(key, f"column {field.name!r} is {table.schema.field(field.name).type}")
+        elif stored[field.name] != field.type:
+            raise _unreadable(key, f"column {field.name!r} is {stored[field.name]}")
     missing = [name for name in (*_IDENTITY, "version", "parent") if table.column(name).null_count]
     if missing:
         raise _unreadable(key, f"column {missing[0]!r} has a null")

@@ -93,7 +93,7 @@ def read_run(store: ObjectStore, handle: ObjectHandle) -> pa.Table:
     if fault is not None:
         raise _corrupt(handle, fault)
     try:
-        return pq.ParquetFile(pa.BufferReader(body)).read().cast(SCHEMA)
+        return pq.ParquetFile(pa.BufferReader(body), pre_buffer=False).read().cast(SCHEMA)
     except (*DATA_ERRORS, OSError, ValueError) as error:
         raise _corrupt(handle, f"it is not a Parquet file of consumed objects ({error})") from error
 
