@@ -59,11 +59,11 @@ def main() -> None:
     reads = False
     atexit.register(end)  # before anything else is imported: the first to be registered is the last to be called
     try:
-        from milepost.cli import app_for, only_reads, plans_with_gate
+        from milepost.cli import app_for, needs_pandas, only_reads
 
         words = sys.argv[1:]
         reads = only_reads(words)
-        if reads and not plans_with_gate(words):
+        if reads and not needs_pandas(words):
             sys.meta_path.insert(0, _NoPandas())
         app_for(words)(prog_name="milepost")
     except SystemExit as asked:

@@ -6,7 +6,7 @@ from milepost.exports import lazy_exports
 
 if TYPE_CHECKING:
     from milepost.cli.main import app_for as app_for
+    from milepost.cli.main import needs_pandas as needs_pandas
     from milepost.cli.main import only_reads as only_reads
-    from milepost.cli.main import plans_with_gate as plans_with_gate
 else:
     __getattr__, __dir__ = lazy_exports(__name__)

@@ -101,7 +101,7 @@ class MilepostGroup(TyperGroup):
         except CheckpointError as error:
             code = report(error, output)
         except Exception as error:  # noqa: BLE001 - the last resort: one line for the user, never a bare trace
-            code = report(error, output)
+            code = report(error, output, reads=only_reads(words))
         with contextlib.suppress(BrokenPipeError):
             sys.stdout.flush()
         sys.exit(code)
@@ -199,8 +199,8 @@ def _register() -> None:
 _register()
 
 
-_PLANS_WITH_GATE = frozenset({"backfill"})
-"""Commands with plans that build the quality gate's expectations, which needs pandas."""
+_NEEDS_PANDAS = frozenset({"backfill", "why"})
+"""Commands that only read and need pandas: plans that build the gate's expectations, and replays of users' code."""
 
 
 def only_reads(words: Sequence[str]) -> bool:
@@ -210,9 +210,9 @@ def only_reads(words: Sequence[str]) -> bool:
     return reads or "--dry-run" in words
 
 
-def plans_with_gate(words: Sequence[str]) -> bool:
+def needs_pandas(words: Sequence[str]) -> bool:
     """Return whether a command line needs pandas although it only reads."""
-    return _command_name(words) in _PLANS_WITH_GATE
+    return _command_name(words) in _NEEDS_PANDAS
 
 
 def app_for(words: Sequence[str]) -> typer.Typer:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -55,6 +57,8 @@ def why(
 
     output: Output = ctx.obj
     named = row_values(values)
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, lambda number, _: sys.exit(128 + number))  # deletes the local state of the replay
     master = open_job(job, ahead=True)
     limits = TraceLimits(time_limit, rows, since)
     with EpochProgress(first_after_s=_SILENT_S) as progress:
@@ -82,6 +86,7 @@ def _document(origin: RowOrigin) -> dict[str, Any]:
         "cut": None if origin.cut is None else _cut_document(origin.cut),
         "steps": [{"uid": s.uid, "kind": s.kind, "rows": s.rows, "by": list(s.by)} for s in origin.steps],
         "not_narrowed": list(origin.not_narrowed),
+        "late": list(origin.late),
         "inputs": [
             {
                 "source": item.source,

@@ -68,7 +68,7 @@ def _plain(value: Any, binary: Callable[[bytes], str] = _base64) -> Any:
     if isinstance(value, bytes):
         return binary(value)
     if isinstance(value, float) and value - value != 0:
-        return None if value != value else str(value)
+        return "NaN" if value != value else str(value)
     if isinstance(value, list):
         return [_plain(item, binary) for item in value]
     return {key: _plain(item, binary) for key, item in value.items()} if isinstance(value, dict) else value

@@ -49,7 +49,7 @@ def resolve_target(state: ManifestState, to: str | int, now_ms: int) -> Checkpoi
         raise NotFound(
             f"job {state.job} retains no checkpoint of its live timeline that was triggered at or before {text}; "
             f"{oldest}. Nothing was changed.",
-            hint="0 is the empty state",
+            hint="a rollback may also go to 0, the empty state",
         )
     return fitting[-1].checkpoint_id
 

@@ -102,6 +102,7 @@ class RowOrigin:
         steps: from the table to the input; () if the row was published before the cut.
         not_narrowed: sources that were replayed completely, because no column of the row narrows them.
         cut: where the list begins; None: at the first epoch.
+        late: clauses about input with the row's values that was late, so that the row was made without it.
     """
 
     job: str
@@ -116,6 +117,7 @@ class RowOrigin:
     inputs: tuple[OriginInput, ...]
     not_narrowed: tuple[str, ...]
     cut: OriginCut | None = None
+    late: tuple[str, ...] = ()
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -128,6 +130,9 @@ class RowOrigin:
         else:
             candidates = ". The input rows above are candidates" if total else ""
             verdict = f"not proven: {self.problem}{candidates}"
-        if not self.not_narrowed:
-            return (verdict,)
-        return verdict, f"no column of the row narrows {', '.join(self.not_narrowed)}: every row of it was replayed"
+        remarks = [verdict]
+        if self.late:
+            remarks.append(f"not part of it: {'; '.join(self.late)}")
+        if self.not_narrowed:
+            remarks.append(f"no column of the row narrows {', '.join(self.not_narrowed)}: every row of it was replayed")
+        return tuple(remarks)

@@ -112,7 +112,10 @@ def _value(sink: str, schema: pa.Schema, name: str, text: str) -> pa.ChunkedArra
         value: Any = None if text == "null" else _parsed(text, type_)
         return pa.chunked_array([pa.array([value], type_)])
     except (pa.ArrowException, InvalidOperation, NotImplementedError, OverflowError, TypeError, ValueError):
-        raise InvalidRequest(f"sink {sink}: {text!r} is not a value of column {name}, which is {type_}.") from None
+        raise InvalidRequest(
+            f"sink {sink}: {text!r} is not a value of column {name}, which is {type_}. Nothing was read.",
+            hint=f"milepost read prints its values; {name}=null is null",
+        ) from None
 
 
 def _parsed(text: str, type_: pa.DataType) -> Any:

@@ -132,6 +132,30 @@ def matching(rows: pa.Table, known: KnownValues) -> list[int]:
     ]
 
 
+def newest(rows: pa.Table, places: Sequence[int], key: Sequence[str], by: Sequence[str]) -> list[int]:
+    """Return, of some positions, that of the greatest row of each key, in order; all if a column is not known.
+
+    Of equal rows, the last one counts. Key k, by at::
+
+        place   0   1   2   3
+        k       a   b   a   a
+        at      7   1   9   9        1 and 3
+    """
+    if not {*key, *by} <= set(rows.column_names):
+        return [*places]
+    found = rows.select(list(dict.fromkeys((*key, *by)))).take(pa.array(places, pa.int64()))
+    greatest: dict[Values, tuple[Values, int]] = {}
+    for values, order, place in zip(value_tuples(found, key), value_tuples(found, by), places, strict=True):
+        ranked = (tuple(map(_rank, order)), place)
+        greatest[values] = max(greatest.get(values, ranked), ranked)
+    return sorted(place for _, place in greatest.values())
+
+
+def _rank(value: Any) -> Values:
+    """Return a comparable value's place in Spark's order: null first, NaN last."""
+    return (0,) if value is None else (2,) if value == _NAN else (1, value)
+
+
 def _candidates(rows: pa.Table, known: KnownValues, equal: Sequence[str]) -> list[int]:
     """Return the positions of rows that may match, by Arrow: comparing values in Python takes 100 times as long."""
     mask: Any = None

@@ -27,6 +27,9 @@ from milepost.protocol.landed import is_reference, void_span_read
 from milepost.protocol.records import NO_CHECKPOINT, CheckpointId
 from milepost.sources import SourceObject
 
+_NAMED = 3
+"""Maximum number of unreadable objects in the reason of a cut."""
+
 MOST_STATE_BYTES = 1 << 30
 """Maximum state of a checkpoint at which a replay may begin. Its process restores the state of all keys."""
 
@@ -74,7 +77,7 @@ def find_start(context: JobContext, at: CheckpointId, since: int | None) -> Star
         for point in retained:
             if point >= _newest_fault(error):
                 try:
-                    return _start(context, point, at, _first_line(error))
+                    return _start(context, point, at, _reason(error))
                 except (InvalidRequest, SourceChanged):
                     continue
         raise
@@ -134,9 +137,13 @@ def _newest_fault(error: CheckpointError) -> int:
     return max(ids, default=0)
 
 
-def _first_line(error: CheckpointError) -> str:
+def _reason(error: CheckpointError) -> str:
+    """Return the first line of an error, with the first objects that it names."""
     line = error.message.splitlines()[0].removesuffix(" Nothing was changed.").rstrip(".")
-    return line.partition(": ")[2] if line.startswith("job ") else line
+    line = line.partition(": ")[2] if line.startswith("job ") else line
+    objects = error.details.get("objects")
+    names = [str(one.get("key")) for one in objects[:_NAMED]] if isinstance(objects, list) else []
+    return f"{line}: {', '.join(names)}" if names else line
 
 
 def start_state(

@@ -19,7 +19,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from milepost.epoch import OBJECT, RECORD, EpochTracer, RowFilter, counted, is_stamp
-from milepost.errors import CheckpointExpired, InvalidRequest, NotFound
+from milepost.errors import InvalidRequest, NotFound
 from milepost.jobmaster.compatibility.spec_check import check_compatible
 from milepost.jobmaster.job.code import read_code
 from milepost.jobmaster.job.context import JobContext
@@ -30,7 +30,7 @@ from milepost.jobmaster.tracing.places import find_places
 from milepost.jobmaster.tracing.replay import EPOCH, Emitted, ReadEpoch, Replay
 from milepost.jobmaster.tracing.selection import KnownValues, selected
 from milepost.jobmaster.tracing.starts import find_start, start_state
-from milepost.jobmaster.tracing.walk import NodeRows, Walk
+from milepost.jobmaster.tracing.walk import Alternatives, Follow, LateRows, NodeRows, Walk
 from milepost.jobspec.graph import SinkInput
 from milepost.operators.base import BAD, REJECTED_COLUMNS
 from milepost.protocol.records import CheckpointId, CompletedCheckpoint
@@ -139,7 +139,8 @@ def _check_supported(context: JobContext, sink: SinkInput) -> None:
     """Check that rows of a sink can be traced. Raises InvalidRequest."""
     problem, hint = None, ""
     if sink.part == BAD:
-        problem, hint = "its rows are records that cannot be read", "each row has the object and line of its record"
+        problem = "tracing records that could not be read is not available in this version"
+        hint = "each row of its table has the object and line of its record"
     elif sink.mode == "changelog":
         problem = "tracing the rows of a changelog is not available in this version"
         hint = "trace a row of the table whose changes it has"
@@ -191,8 +192,8 @@ class _Trace:
         is_proven = False
         key = self._sink.key if not is_made and self._sink.key else row.row.column_names
         start = self._walk.start(KnownValues.of(row.row.select(list(key))))
-        for picked in (True, False) if problem is None else ():
-            found = self._walk.traced(start, emitted, picked=picked)
+        for follow in Follow if problem is None else ():
+            found = self._walk.traced(start, emitted, follow)
             alone = self._run(epochs, _only(found)) if is_made else {}
             is_proven = is_made and row.is_made_by(self._sink, alone)
             if is_proven:
@@ -211,27 +212,35 @@ class _Trace:
             inputs=tuple(self._input(rows, epochs) for rows in streams),
             cut=self._cut(needed),
             not_narrowed=tuple(rows.uid for rows in streams if any(not one.columns for one in needed[rows.uid])),
+            late=tuple(self._late(needed, epochs, emitted)),
         )
 
     def why_absent(self, known: KnownValues) -> str:
         """Return a clause about late input rows with these values, which the table lacks; ".": there are none."""
         needed = self._walk.narrowed(known)
-        late = [of_input for of_input in self._walk.late(needed) if all(one.columns for one in of_input.alternatives)]
-        if not late:
+        if not any(self._narrowed_late(needed)):
             return "."
         epochs = self._read(needed)
-        emitted = self._run(epochs)
-        texts = []
-        for of_input in late:
+        texts = [*self._late(needed, epochs, self._run(epochs))]
+        return f". Input with these values was late, so it is not in the table: {'. '.join(texts)}." if texts else "."
+
+    def _narrowed_late(self, needed: Alternatives) -> Iterator[LateRows]:
+        """Yield the late rows that the row would depend on, where its values narrow them."""
+        for of_input in self._walk.late(needed):
+            if all(one.columns for one in of_input.alternatives):
+                yield of_input
+
+    def _late(self, needed: Alternatives, epochs: Sequence[ReadEpoch], emitted: Emitted) -> Iterator[str]:
+        """Yield a clause for each operator that ignored late input of the row, with the first places."""
+        for of_input in self._narrowed_late(needed):
             rows = of_input.among(emitted)
             if not rows.num_rows:
                 continue
-            found = self._walk.traced({of_input.input: [KnownValues.of(rows)]}, emitted, picked=False)
+            found = self._walk.traced({of_input.input: [KnownValues.of(rows)]}, emitted, Follow.ALL)
             inputs = [self._input(one, epochs) for one in found if one.uid in self._context.spec.streams]
             places = [str(place) for item in inputs for place in item.places][:_NAMED]
             were = "was" if rows.num_rows == 1 else "were"
-            texts.append(f"{counted(rows.num_rows, 'row')} {were} late at operator {of_input.uid}: {'; '.join(places)}")
-        return f". Input with these values was late, so it is not in the table: {'. '.join(texts)}." if texts else "."
+            yield f"{counted(rows.num_rows, 'row')} {were} late at operator {of_input.uid}: {'; '.join(places)}"
 
     def _read(self, needed: Mapping[str, Sequence[KnownValues]]) -> list[ReadEpoch]:
         """Read the rows of every epoch that may be needed."""
@@ -288,10 +297,10 @@ class _Trace:
         return retained
 
     def _check_time(self, next_id: CheckpointId) -> None:
-        """Show the next step. Raises CheckpointExpired: the time limit has passed."""
+        """Show the next step. Raises InvalidRequest: the time limit has passed."""
         self._progress(f"{self._step_name} checkpoint {next_id} of {self._at}")
         if time.monotonic() > self._until:
-            raise CheckpointExpired(
+            raise InvalidRequest(
                 f"job {self._context.spec.name}: the trace was cut after {self._limits.seconds:g} s, at the "
                 f"input of checkpoint {next_id} of {self._at}. There is no list, because it "
                 "cannot be proven without that input. Nothing was changed.",

@@ -6,20 +6,34 @@ selects, of the rows that each node emitted, those that the output row depends o
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 import pyarrow as pa
 
 from milepost.epoch import is_stamp
-from milepost.jobmaster.tracing.selection import KnownValues, matching, selected, value_tuples
+from milepost.jobmaster.tracing.selection import KnownValues, Values, matching, newest, selected, value_tuples
 from milepost.jobspec.graph import JobGraph, Node, late_outputs
 from milepost.jobspec.job import JobSpec
-from milepost.operators.base import LATE, RowTrace, edge_names, late_output
+from milepost.operators.base import DELETED_COLUMN, LATE, UPDATES, RowTrace, edge_names, late_output
+from milepost.protocol.records import WEIGHT_COLUMN
 
 Alternatives = dict[str, list[KnownValues]]
 """Node -> known values of its rows. Rows that match one of them are needed."""
+
+
+class Follow(Enum):
+    """Which rows a walk follows, from the fewest on.
+
+    LIVE: of the picked rows those that no later row has replaced or deleted. PICKED: those that operators picked among
+    the rows of a key, whatever replaced them since. ALL: all rows of the key.
+    """
+
+    LIVE = "live"
+    PICKED = "picked"
+    ALL = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +74,21 @@ class _Needed:
 
     Attributes:
         late: output with the late rows of the input, which the operator ignored; None: it has none.
+        trace: how the operator reads them, if only the newest of those it picked is needed; None: all.
     """
 
     known: KnownValues
     late: str | None = None
+    trace: RowTrace | None = None
 
     def places(self, rows: pa.Table, emitted: Mapping[str, Sequence[pa.Table]]) -> list[int]:
+        """Return the positions of these rows."""
+        places = self._on_time(rows, emitted)
+        if self.trace is None or not self.trace.newest_by or not places:
+            return places
+        return newest(rows, places, [*self.trace.equal], self.trace.newest_by)
+
+    def _on_time(self, rows: pa.Table, emitted: Mapping[str, Sequence[pa.Table]]) -> list[int]:
         """Return the positions of these rows, without those that were late.
 
         Of equal rows, the last ones were late, because the watermark never goes back.
@@ -127,26 +150,26 @@ class Walk:
             if alternatives:
                 yield LateRows(uid, output, node.inputs[position], alternatives)
 
-    def traced(self, start: Alternatives, emitted: Mapping[str, Sequence[pa.Table]], *, picked: bool) -> list[NodeRows]:
+    def traced(self, start: Alternatives, emitted: Mapping[str, Sequence[pa.Table]], follow: Follow) -> list[NodeRows]:
         """Return the rows of each node that some rows depend on, back to the sources.
 
         Args:
             start: known values of the rows. emitted: output name -> rows that a replay emitted.
-            picked: whether to follow only the rows that operators picked among those of a key.
         """
         found = []
         needed = {uid: [_Needed(known) for known in alternatives] for uid, alternatives in start.items()}
         for node in self._upstream():
             if node.uid not in needed or node.kind == "static":
                 continue
-            every = _emitted(node, emitted)
+            every = _emitted(node, emitted, is_live=follow is Follow.LIVE)
             places = set[int]().union(*(one.places(every, emitted) for one in needed[node.uid]))
             rows = every.take(pa.array(sorted(places), pa.int64()))
             names = dict.fromkeys(name for one in needed[node.uid] for name in one.known.names if not is_stamp(name))
             found.append(NodeRows(node.uid, rows, tuple(name for name in names if name in every.column_names)))
             if rows.num_rows:
-                for trace, known in self._known(node, KnownValues.of(rows), picked=picked):
-                    of_input = _Needed(known, self._late_output(node, trace.position))
+                for trace, known in self._known(node, KnownValues.of(rows), picked=follow is not Follow.ALL):
+                    late = self._late_output(node, trace.position)
+                    of_input = _Needed(known, late, trace if follow is Follow.LIVE else None)
                     needed.setdefault(node.inputs[trace.position], []).append(of_input)
         return found
 
@@ -171,7 +194,49 @@ class Walk:
         )
 
 
-def _emitted(node: Node, emitted: Mapping[str, Sequence[pa.Table]]) -> pa.Table:
-    """Return all rows that a node emitted: its rows, and those that operators read."""
-    tables = [table for name in dict.fromkeys((node.uid, node.read)) for table in emitted.get(name, ())]
-    return pa.concat_tables(tables, promote_options="permissive") if tables else pa.table({})
+def _emitted(node: Node, emitted: Mapping[str, Sequence[pa.Table]], *, is_live: bool) -> pa.Table:
+    """Return the rows that a node emitted, without retractions.
+
+    Args:
+        is_live: whether to leave out what a later row has replaced or deleted.
+    """
+    tables = emitted.get(node.read) or emitted.get(node.uid, ())
+    if not tables:
+        return pa.table({})
+    rows = pa.concat_tables(tables, promote_options="permissive")
+    if WEIGHT_COLUMN in rows.column_names:
+        places = not_retracted(rows) if is_live else _added(rows)
+    elif is_live and node.output_kind == UPDATES:
+        places = _newest(rows, node.key)
+    else:
+        return rows
+    return rows.take(pa.array(places, pa.int64()))
+
+
+def _added(rows: pa.Table) -> list[int]:
+    return [place for place, weight in enumerate(rows.column(WEIGHT_COLUMN).to_pylist()) if weight > 0]
+
+
+def not_retracted(rows: pa.Table) -> list[int]:
+    """Return the positions of the added rows that no later row retracts.
+
+    Rows a +1, b +1, a -1, a +1 have the positions 0 to 3: 1 and 3 are left.
+    """
+    names = [name for name in rows.column_names if name != WEIGHT_COLUMN and not is_stamp(name)]
+    added = defaultdict[Values, list[int]](list)
+    weights = rows.column(WEIGHT_COLUMN).to_pylist()
+    for place, (values, weight) in enumerate(zip(value_tuples(rows, names), weights, strict=True)):
+        if weight > 0:
+            added[values] += [place] * weight
+        else:
+            del added[values][max(0, len(added[values]) + weight) :]
+    return sorted({place for places in added.values() for place in places})
+
+
+def _newest(rows: pa.Table, key: Sequence[str]) -> list[int]:
+    """Return the position of the last row of each key, unless it is a delete."""
+    places = {values: place for place, values in enumerate(value_tuples(rows, key))}
+    if DELETED_COLUMN not in rows.column_names:
+        return sorted(places.values())
+    deleted = rows.column(DELETED_COLUMN).to_pylist()
+    return sorted(place for place in places.values() if not deleted[place])

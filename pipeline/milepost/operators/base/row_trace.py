@@ -42,6 +42,8 @@ class RowTrace:
         equal: input column -> output column with an equal value. Other rows of the input never change the output row.
         picked: more such pairs, of the rows that the operator picked among those. The other ones were compared with
             them, and the picked rows alone make the same output row.
+        newest_by: columns; of the rows that the operator picked, the greatest by these counts, one per values of
+            `equal`. (): all count.
         span: bounds of the rows' event times.
     """
 
@@ -49,6 +51,7 @@ class RowTrace:
     equal: Mapping[str, str]
     picked: Mapping[str, str] = field(default_factory=dict)
     span: TimeSpan | None = None
+    newest_by: tuple[str, ...] = ()
 
 
 def same_names(columns: Iterable[str]) -> dict[str, str]:

@@ -108,7 +108,8 @@ class LatestOperator(KeyedOperator):
 
     def row_traces(self, inputs: Sequence[Sequence[str]], times: Sequence[str | None]) -> tuple[RowTrace, ...]:
         picked = () if self.is_partial else [name for name in inputs[0] if name in (self.columns or inputs[0])]
-        return (RowTrace(0, same_names(self.key), same_names(picked)),)
+        newest_by = () if self.is_partial else tuple(self.sequence_by)
+        return (RowTrace(0, same_names(self.key), same_names(picked), newest_by=newest_by),)
 
     @property
     def is_partial(self) -> bool:

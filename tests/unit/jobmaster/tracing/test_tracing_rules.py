@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from milepost.epoch.traced import RowFilter
-from milepost.errors import CheckpointExpired, InvalidRequest, NotFound, SourceChanged
+from milepost.errors import InvalidRequest, NotFound, SourceChanged
 from milepost.jobmaster.tracing.origin import RowOrigin
 from milepost.jobmaster.tracing.tracing import TraceLimits
 from milepost_testkit.jobs.rollbacks import roll_back
@@ -120,7 +120,7 @@ def test_after_deleted_input_the_list_begins_at_the_state_of_a_retained_checkpoi
     assert origin.cut is not None
     assert (origin.cut.checkpoint_id, origin.cut.reason) == (
         1,
-        "1 object of the recorded ranges cannot be read again",
+        "1 object of the recorded ranges cannot be read again: 1.csv",
     )
     assert [(then.name, then.rows.to_pylist()) for then in origin.cut.state] == [
         ("totals", [{"k": "a", "n": 1, "s": 5, "top": 5}])
@@ -203,7 +203,7 @@ def test_deleted_input_of_the_newest_epoch_is_named(job: TracedJob) -> None:
 
 
 def test_a_trace_that_is_cut_says_so_and_lists_nothing(job: TracedJob) -> None:
-    with pytest.raises(CheckpointExpired, match=r"cut after 0 s, at the input of checkpoint 1 of 2\. There is no list"):
+    with pytest.raises(InvalidRequest, match=r"cut after 0 s, at the input of checkpoint 1 of 2\. There is no list"):
         job.origin("totals", {"k": "a"}, limits=TraceLimits(seconds=0))
 
 
