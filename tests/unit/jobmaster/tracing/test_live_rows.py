@@ -63,12 +63,14 @@ def test_a_step_counts_each_row_once(job: TracedJob) -> None:
     assert steps == {"per_parity": 1, "parity": 1, "totals": 1, "valid": 3, "orders": 3}
 
 
-def test_rows_that_were_late_are_named_beside_those_of_their_window(tmp_path: Path) -> None:
-    job = TracedJob.create(tmp_path / "job")
+@pytest.mark.parametrize("window", ["{tumbling: 1h}", "{session: {gap: 20m}}"])
+def test_rows_that_were_late_are_named_beside_those_of_their_window(window: str, tmp_path: Path) -> None:
+    edit = {"key: [k], window: {tumbling: 1h}": f"key: [k], window: {window}"}
+    job = TracedJob.create(tmp_path / "job", edit)
     job.land("payments", "1.csv", "k,paid,at", "a,1,2026-01-01T18:00:00Z")
     job.land("orders", "1.csv", "id,k,v,t", "1,a,5,2026-01-01T10:00:00Z", "2,a,5,2026-01-01T13:00:00Z")
     job.run()
-    job.land("orders", "2.csv", "id,k,v,t", "3,a,5,2026-01-01T10:30:00Z", "4,a,5,2026-01-01T13:10:00Z")
+    job.land("orders", "2.csv", "id,k,v,t", "3,a,5,2026-01-01T10:10:00Z", "4,a,5,2026-01-01T13:10:00Z")
     job.run()
     origin = job.origin("hourly", {"k": "a", "window_start": "2026-01-01T10:00:00Z"})
     assert listed(origin) == [("1.csv", 2)]
