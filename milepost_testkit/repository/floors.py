@@ -68,6 +68,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     ),
     "jobspec.sql": ("text", "emit names", "joins", "selects", "flows", "statements", "renames", "queries", "job"),
     "acts": (
+        "named_rows",
         "fields",
         "act",
         "earlier_try",

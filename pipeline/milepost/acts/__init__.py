@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from milepost.acts.lifecycle import CANCEL as CANCEL
     from milepost.acts.lifecycle import RESUME as RESUME
     from milepost.acts.lifecycle import START as START
+    from milepost.acts.named_rows import row_values as row_values
     from milepost.acts.quarantine import KEY as KEY
     from milepost.acts.quarantine import QUARANTINE as QUARANTINE
     from milepost.acts.quarantine import RELEASE as RELEASE
@@ -32,9 +33,10 @@ if TYPE_CHECKING:
     from milepost.acts.upkeep import GC as GC
     from milepost.acts.upkeep import REALIGN as REALIGN
     from milepost.acts.upkeep import VERIFY as VERIFY
-    from milepost.acts.why import ROW as ROW
-    from milepost.acts.why import TABLE as TABLE
+    from milepost.acts.why import NOT_PROVEN as NOT_PROVEN
+    from milepost.acts.why import TRACED_AT as TRACED_AT
+    from milepost.acts.why import TRACED_SINK as TRACED_SINK
+    from milepost.acts.why import TRACED_VALUES as TRACED_VALUES
     from milepost.acts.why import WHY as WHY
-    from milepost.acts.why import row_values as row_values
 else:
     __getattr__, __dir__ = lazy_exports(__name__)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
+from milepost.acts.named_rows import names_row
 from milepost.protocol.records import savepoint_name_fault
 
 _ID = re.compile(r"[0-9]{1,18}")
@@ -114,14 +114,6 @@ def _is_savepoint_name(value: object) -> bool:
     return isinstance(value, str) and savepoint_name_fault(value) is None
 
 
-def _is_traced_row(value: object) -> bool:
-    try:
-        words = shlex.split(value) if isinstance(value, str) else []
-    except ValueError:  # an open quote
-        return False
-    return bool(words) and all(word.partition("=")[1] and not word.startswith("=") for word in words)
-
-
 MOMENT = Kind(str, "TIME", f"a date or a time, as in {_EXAMPLES}", _is_moment, examples=f"{_EXAMPLES}; {_UTC}")
 ID_OR_MOMENT = Kind(
     str,
@@ -171,7 +163,7 @@ TRACED_ROW = Kind(
     str,
     "COLUMN=VALUE…",
     "COLUMN=VALUE, several of them with a blank between them, a value with blanks in quotes",
-    _is_traced_row,
+    names_row,
     examples="city=Bergen; city='New York' day=2026-07-01",
 )
 URL = Kind(str, "URL")

@@ -39,7 +39,7 @@ from milepost.views.tree import (
 _EPOCHS = 10
 """Epochs in the table. Pages also draw them, with more."""
 
-_UNTYPED = ("binary", "large_binary", "list", "large_list", "struct", "map", "fixed_size")
+_UNTYPED = ("binary", "large_binary", "list", "large_list", "struct", "map", "fixed_size", "time32", "time64")
 """Beginnings of the types whose values `milepost why` does not read."""
 
 _DATA = "_milepost/data/"
@@ -194,7 +194,7 @@ def sampled_rows(report: TableReport) -> list[str]:
     if sample is None or report.mode == "changelog" or report.input.endswith(BAD):
         return []
     unnamed = {column.name for column in report.columns if column.type.startswith(_UNTYPED)}
-    names = [name for name in report.key or sample.columns if name.isprintable() and name not in unnamed]
+    names = [name for name in report.key or sample.columns if _can_be_named(name) and name not in unnamed]
     rows = []
     for row in sample.rows:
         values = {name: value for name, value in zip(sample.columns, row, strict=True) if _can_be_typed(value)}
@@ -205,7 +205,18 @@ def sampled_rows(report: TableReport) -> list[str]:
 
 
 def _trace_commands(report: TableReport) -> str:
-    return "\n".join(f"milepost why {report.job} {report.sink} {words}" for words in sampled_rows(report))
+    at = "" if report.sample is None else f" --at {report.sample.checkpoint_id}"
+    command = f"milepost why {report.job} {report.sink}{at}"
+    return "\n".join(f"{command} {_arguments(words)}" for words in sampled_rows(report))
+
+
+def _arguments(words: str) -> str:
+    """Return words that begin with a column, also if its name begins with a dash, as an option does."""
+    return f"-- {words}" if words.lstrip("'").startswith("-") else words
+
+
+def _can_be_named(column: str) -> bool:
+    return column.isprintable() and "=" not in column
 
 
 def _can_be_typed(value: str | None) -> bool:

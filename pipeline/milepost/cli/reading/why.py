@@ -135,7 +135,7 @@ def _show(origin: RowOrigin, output: Output) -> None:
     if origin.cut is not None:
         _show_cut(origin.cut, output)
     output.text()
-    for remark in origin.remarks:
+    for remark in (f"{'proven' if origin.is_proven else 'not proven'}: {origin.verdict}", *origin.notes):
         output.paragraph(remark, "", "")
 
 
@@ -143,8 +143,7 @@ def _show_cut(cut: OriginCut, output: Output) -> None:
     from milepost.cli.terminal.tables import as_rows, text_or_base64
 
     output.text()
-    text = f"cut: {cut.reason}. What was read up to checkpoint {cut.checkpoint_id} is not listed"
-    output.paragraph(text, "", "")
+    output.paragraph(cut.sentence, "", "")
     for table in cut.state:
         output.text()
         output.text(f"state of {table.name} at checkpoint {cut.checkpoint_id}")

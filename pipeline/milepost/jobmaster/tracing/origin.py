@@ -89,6 +89,11 @@ class OriginCut:
     reason: str
     state: tuple[StartState, ...]
 
+    @property
+    def sentence(self) -> str:
+        """What the list lacks, and why."""
+        return f"cut: {self.reason}. What was read up to checkpoint {self.checkpoint_id} is not listed"
+
 
 @dataclass(frozen=True, slots=True)
 class RowOrigin:
@@ -120,19 +125,19 @@ class RowOrigin:
     late: tuple[str, ...] = ()
 
     @property
-    def remarks(self) -> tuple[str, ...]:
-        """What the trace proves, and what it could not narrow, as sentences for people."""
+    def verdict(self) -> str:
+        """What the trace proves, or why it proves nothing, as a clause for people."""
         total = sum(item.count for item in self.inputs)
         if self.is_proven:
             start = "" if self.cut is None else f" from the state at checkpoint {self.cut.checkpoint_id}"
             make = "makes" if total == 1 else "make"
-            verdict = f"proven: {counted(total, 'input row')} alone {make} this row{start}"
-        else:
-            candidates = ". The input rows above are candidates" if total else ""
-            verdict = f"not proven: {self.problem}{candidates}"
-        remarks = [verdict]
-        if self.late:
-            remarks.append(f"not part of it: {'; '.join(self.late)}")
+            return f"{counted(total, 'input row')} alone {make} this row{start}"
+        return f"{self.problem}{'. The listed input rows are candidates' if total else ''}"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was late, and what the trace could not narrow, as clauses for people."""
+        notes = [f"not part of it: {'; '.join(self.late)}"] if self.late else []
         if self.not_narrowed:
-            remarks.append(f"no column of the row narrows {', '.join(self.not_narrowed)}: every row of it was replayed")
-        return tuple(remarks)
+            notes.append(f"no column of the row narrows {', '.join(self.not_narrowed)}: every row of it was replayed")
+        return tuple(notes)

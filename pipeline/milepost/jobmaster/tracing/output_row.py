@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from milepost.language.times import parse_timestamp, python_rows
 from milepost.operators.base import DELETED_COLUMN
 
 _NAMED = 5
+_BOOLEANS = {"true": True, "false": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +112,9 @@ def _value(sink: str, schema: pa.Schema, name: str, text: str) -> pa.ChunkedArra
     try:
         value: Any = None if text == "null" else _parsed(text, type_)
         return pa.chunked_array([pa.array([value], type_)])
-    except (pa.ArrowException, InvalidOperation, NotImplementedError, OverflowError, TypeError, ValueError):
+    except (pa.ArrowException, ArithmeticError, LookupError, NotImplementedError, TypeError, ValueError):
         raise InvalidRequest(
-            f"sink {sink}: {text!r} is not a value of column {name}, which is {type_}. Nothing was read.",
+            f"sink {sink}: the value given for column {name} is not of its type, {type_}. Nothing was read.",
             hint=f"milepost read prints its values; {name}=null is null",
         ) from None
 
@@ -125,10 +126,10 @@ def _parsed(text: str, type_: pa.DataType) -> Any:
     if pa.types.is_decimal(type_):
         return Decimal(text)
     if pa.types.is_boolean(type_):
-        return {"true": True, "false": False}[text.lower()] if text.lower() in ("true", "false") else int("")
+        return _BOOLEANS[text.lower()]
     if pa.types.is_nested(type_) or pa.types.is_binary(type_):
         raise TypeError(f"values of {type_} cannot be written as text")
-    if pa.types.is_string(type_):
+    if pa.types.is_string(type_) or pa.types.is_large_string(type_):
         return text[1:-1] if len(text) > 1 and text[0] == text[-1] == "'" else text
     return pa.array([text]).cast(type_)[0].as_py()
 

@@ -85,6 +85,7 @@ class Tracing:
             SourceChanged: recorded input was deleted or has changed. StateCorrupt: a record cannot be read.
         """
         context, limits, progress = self._context, limits or TraceLimits(), progress or _quiet
+        until = time.monotonic() + limits.seconds
         context.sink(sink)
         tables = Tables(context)
         checkpoint = tables.checkpoint(at)
@@ -100,12 +101,11 @@ class Tracing:
         known = known_values(sink, schema, values)
         row = find_row(sink, read, known, names)
         with tempfile.TemporaryDirectory(prefix="milepost-why-") as folder:
-            trace = _Trace(context, sink_input, checkpoint, tracer, limits, Path(folder), progress)
+            trace = _Trace(context, sink_input, checkpoint, tracer, limits, until, Path(folder), progress)
             if row is not None:
                 return replace(trace.origin(row, sink), sink=sink)
-            named = ", ".join(f"{name}={text}" for name, text in values.items())
             at_id = checkpoint.checkpoint_id
-            message = f"sink {sink}: its table has no row with {named} at checkpoint {at_id}"
+            message = f"sink {sink}: its table has no row with the given {', '.join(values)} at checkpoint {at_id}"
             raise NotFound(
                 f"{message}{trace.why_absent(known)}",
                 hint=_refused_hint(context, sink),
@@ -152,6 +152,7 @@ class _Trace:
     """One trace.
 
     Args:
+        until: when it stops, in seconds of the monotonic clock; checked before each epoch is read or run.
         folder: local folder for the state of replays.
         progress: called with the name of each step that begins.
     """
@@ -163,6 +164,7 @@ class _Trace:
         checkpoint: CompletedCheckpoint,
         tracer: EpochTracer,
         limits: TraceLimits,
+        until: float,
         folder: Path,
         progress: Callable[[str], None],
     ) -> None:
@@ -172,7 +174,7 @@ class _Trace:
         loaded = code.load(context)
         self._progress, self._step_name = progress, ""
         progress("check the recorded input")
-        self._limits, self._until = limits, time.monotonic() + limits.seconds
+        self._limits, self._until = limits, until
         self._start = find_start(context, self._at, limits.since)
         check_compatible(context, self._start.base, code, loaded)
         self._replay = Replay(context, code, loaded, tracer, self._start.base, folder, self._check_time)
@@ -304,7 +306,7 @@ class _Trace:
                 f"job {self._context.spec.name}: the trace was cut after {self._limits.seconds:g} s, at the "
                 f"input of checkpoint {next_id} of {self._at}. There is no list, because it "
                 "cannot be proven without that input. Nothing was changed.",
-                hint="raise --time-limit",
+                hint="milepost why takes --time-limit SECONDS, and --since ID to begin at a retained checkpoint",
                 checkpoint_id=int(next_id),
             )
 

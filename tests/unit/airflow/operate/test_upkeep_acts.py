@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from milepost.acts.why import NOT_PROVEN, traced
 from milepost.airflow.compat import AirflowFailException
 from milepost.airflow.dags.dag_factory import job_dags
+from milepost.jobmaster.tracing.origin import OriginCut, OriginInput, Place, RowOrigin, StartState
 from milepost.protocol.records.layout import token_prefix
 from milepost.tables.records.table_heads import HEADS
 from milepost_testkit import wording
 from milepost_testkit.airflow.task_runs import InProcessRun
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+
+SECRET = pa.table({"k": [4711]})
 
 
 def asked(job: SparklessJob, what: str, **form: Any) -> InProcessRun:
@@ -54,6 +60,31 @@ def test_a_traced_row_has_the_places_of_its_input_and_no_value(job: SparklessJob
     assert done["outcome"] == "proven"
     wording.matches("why", [*done["text"], *done["listed"]])
     assert job.master.reports.history() == history
+
+
+def test_a_trace_that_is_not_proven_says_so_with_its_cut_and_how_many_rows_it_leaves_out(job: SparklessJob) -> None:
+    places = tuple(Place("rows", 1, f"{number}.csv", line=2) for number in range(2))
+    cut = OriginCut(1, "1 object cannot be read again: 0.csv", (StartState("totals", SECRET),))
+    origin = RowOrigin(
+        job="small", sink="table", checkpoint_id=2, row=SECRET, copies=1, epochs=1, is_proven=False, steps=(),
+        problem="it differs", inputs=(OriginInput("rows", 3, SECRET, places),), not_narrowed=("rows",), cut=cut,
+        late=("1 row was late",),
+    )  # fmt: skip
+    context: Any = None
+    done = traced(context, origin)
+    assert done.outcome == NOT_PROVEN and "4711" not in repr(done)
+    assert done.text == (
+        "it differs. The listed input rows are candidates",
+        "cut: 1 object cannot be read again: 0.csv. What was read up to checkpoint 1 is not listed",
+        "not part of it: 1 row was late",
+        "no column of the row narrows rows: every row of it was replayed",
+    )
+    assert done.listed == (
+        "3 input rows of rows, the first 2",
+        "0.csv, line 2, read by checkpoint 1",
+        "1.csv, line 2, read by checkpoint 1",
+    )
+    assert traced(context, replace(origin, is_proven=True, problem=None, cut=None)).outcome == "proven"
 
 
 def test_a_row_that_the_table_does_not_have_fails_the_run(job: SparklessJob) -> None:

@@ -121,6 +121,21 @@ def test_an_act_names_the_act_that_undoes_it(
 
 
 @pytest.mark.deep
+@pytest.mark.parametrize(
+    ("outcome", "banner"), [("proven", ("good", "Done")), ("not_proven", ("warn", "Done: the list is not proven"))]
+)
+def test_a_trace_that_proves_nothing_is_no_success(
+    pages: PageClient, job: CountedJob, outcome: str, banner: tuple[str, str]
+) -> None:
+    made = planned(job, "why", sink="seen", row="k=1", at=None)
+    done = ActResult(outcome, ("it differs",), listed=("1 input row of rows",))
+    xcoms = {("plan", "return_value"): to_json(made), ("act", "return_value"): to_json(done)}
+    keep_run(OPERATE, state="success", tasks={"act": "success"}, xcoms=xcoms)
+    page = pages.get(RUN).text
+    tone, heading = banner
+    assert re.search(rf'class="banner {tone}"[^§]*?{heading}<', page) and "1 input row of rows" in page
+
+
 def test_the_result_of_an_earlier_version_has_no_undo_of_a_backfill(pages: PageClient, job: CountedJob) -> None:
     before = to_json(ActResult("fast_forwarded", ("job small continues",), 4, "t9", follows=True))
     assert "previous_head" not in before

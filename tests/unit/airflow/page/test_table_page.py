@@ -18,7 +18,7 @@ from milepost.airflow.dags.dag_factory import job_dags
 from milepost.airflow.page.frame.access import Rights
 from milepost.airflow.page.jobs import job_reader
 from milepost.operators.base import BAD
-from milepost.views import sampled_rows
+from milepost.views import sampled_rows, table_view
 from milepost_testkit import wording
 from milepost_testkit.airflow.page_client import PageClient, page_client
 from milepost_testkit.airflow.page_text import FIGURES, page_text
@@ -162,7 +162,7 @@ def test_each_row_of_the_sample_has_the_command_that_traces_it(tmp_path: Path, m
     client = client_of(job, monkeypatch)
     rows = sampled_rows(job.master.reports.table("seen", sample=True))
     page = client.get(f"{TABLES}/seen").text
-    assert len(rows) == 3 and html.escape(f"milepost why small seen {rows[0]}", quote=False) in page
+    assert len(rows) == 3 and html.escape(f"milepost why small seen --at 3 {rows[0]}", quote=False) in page
     assert "milepost why" not in client.with_role("viewer").get(f"{TABLES}/seen").text
     for row in rows:
         origin = job.master.tracing.origin("seen", row_values(shlex.split(row)), duckdb_tracer())
@@ -178,7 +178,7 @@ def test_each_row_of_the_sample_has_a_button_for_users_who_may_operate(
     client = client_of(job, monkeypatch)
     (row,) = sampled_rows(job.master.reports.table("seen", sample=True))
     page = client.get(f"{TABLES}/seen").text
-    conf = {"what": WHY.name, "why_sink": "seen", "why_row": row}
+    conf = {"what": WHY.name, "why_sink": "seen", "why_row": row, "why_at": 1}
     (body,) = re.findall(r'data-body="([^"]+)"', page)
     assert json.loads(html.unescape(body)) == {"logical_date": None, "conf": conf}
     monkeypatch.setattr(Rights, "may_trigger", lambda self, dag_id: dag_id == "small__epoch")
@@ -202,5 +202,10 @@ def test_values_of_a_traced_row_are_quoted_and_those_that_were_cut_are_left_out(
         """'k='"'"'null'"'"'' 'v=it'"'"'s'""",
         """'v='"'"''"'"'x'"'"''"'"''""",
     ]
+    named = replace(report, sample=replace(sample, columns=("-k", "a=b"), rows=(("x", "y"),)))
+    assert sampled_rows(named) == ["-k=x"], "a name with = could not be told from its value"
+    commands = [section.source for section in table_view(named).sections if section.source]
+    assert "milepost why small seen --at 1 -- -k=x" in commands
+    assert not sampled_rows(replace(named, key=("-k", "a=b")))
     keyed = replace(report, sample=sample, key=("k", "v"))
     assert sampled_rows(keyed) == sampled_rows(replace(report, sample=sample))[:2], "part of a key may name many rows"

@@ -74,7 +74,7 @@ def test_rows_that_were_late_are_named_beside_those_of_their_window(window: str,
     job.run()
     origin = job.origin("hourly", {"k": "a", "window_start": "2026-01-01T10:00:00Z"})
     assert listed(origin) == [("1.csv", 2)]
-    assert origin.remarks[1] == "not part of it: 1 row was late at operator hourly: 2.csv, line 2, read by checkpoint 2"
+    assert origin.notes[0] == "not part of it: 1 row was late at operator hourly: 2.csv, line 2, read by checkpoint 2"
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ def test_a_list_that_is_not_proven_has_another_exit_code(master: JobMaster, feed
     assert shown.exit_code == 1
     assert "input rows of clicks: 3" in shown.stdout
     assert "not proven: a replay of all recorded input with the current spec and code makes" in shown.stdout
-    assert shown.stdout.endswith("The input rows above are candidates\n")
+    assert shown.stdout.endswith("The listed input rows are candidates\n")
 
 
 @pytest.mark.parametrize("word", ["page", "=a"])

@@ -88,7 +88,7 @@ def test_a_late_row_is_listed_neither_for_its_window_nor_missed_in_silence(job: 
 
 
 def test_a_row_that_was_never_there_is_not_found(job: TracedJob) -> None:
-    with pytest.raises(NotFound, match=re.escape("its table has no row with k=z at checkpoint 2.")):
+    with pytest.raises(NotFound, match=re.escape("its table has no row with the given k at checkpoint 2.")):
         job.origin("totals", {"k": "z"})
 
 
@@ -103,7 +103,7 @@ def test_several_rows_are_refused_with_the_columns_in_which_they_differ(job: Tra
     ("values", "words"),
     [
         ({"x": 1}, "its table has no column x"),
-        ({"n": "many"}, "'many' is not a value of column n, which is int64"),
+        ({"n": "many"}, "the value given for column n is not of its type, int64"),
     ],
 )
 def test_a_value_that_the_table_cannot_have_is_refused(job: TracedJob, values: dict[str, str], words: str) -> None:

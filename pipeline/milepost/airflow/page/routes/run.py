@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from fastapi.responses import Response
 
+from milepost.acts import NOT_PROVEN
 from milepost.airflow.operators.approval import PlanApprovalOperator
 from milepost.airflow.page.frame.access import READS_RUN
 from milepost.airflow.page.frame.api_calls import answer_call, unpause_call
@@ -51,6 +52,8 @@ def _banner(run: ShownRun) -> tuple[Meaning, str]:
     if run.state == "failed":
         return Meaning.BAD, "Failed"
     if run.state == "success":
+        if run.result is not None and run.result.outcome == NOT_PROVEN:
+            return Meaning.WARN, "Done: the list is not proven"
         changed_nothing = run.plan is not None and run.result is None
         return (Meaning.CALM, "Done: nothing was changed") if changed_nothing else (Meaning.GOOD, "Done")
     if run.is_paused:

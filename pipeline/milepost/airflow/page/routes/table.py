@@ -12,7 +12,7 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 from sqlalchemy import select
 
-from milepost.acts import ROW, TABLE, WHY
+from milepost.acts import TRACED_AT, TRACED_SINK, TRACED_VALUES, WHY
 from milepost.airflow.operators.dag_ids import is_own_dag, operate_dag_id
 from milepost.airflow.page.drawings.bar_chart import WHOLE, Bar, Chart, drawn_charts
 from milepost.airflow.page.frame.filters import count, duration, moment
@@ -70,7 +70,8 @@ def _traces(job_page: JobPage, report: TableReport) -> Iterator[tuple[str, PageA
     if not is_own_dag(job, job_page.dag_id) or not job_page.rights.may_trigger(operate):
         return
     for row in sampled_rows(report):
-        fields = {TABLE: report.sink, ROW: row}
+        assert report.sample is not None, "its rows are those of the sample"
+        fields = {TRACED_SINK: report.sink, TRACED_VALUES: row, TRACED_AT: report.sample.checkpoint_id}
         yield row, PageAct(job, job_page.dag_id, operate, "Trace", WHY.summary, WHY.name, fields)
 
 
