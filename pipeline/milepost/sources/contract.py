@@ -117,6 +117,7 @@ class BadRecord(Exception):
     ) -> None:
         cut = value if value is None or len(value) <= MAX_VALUE_CHARS else value[: MAX_VALUE_CHARS - 1] + "…"
         cut = cut if cut is None else printable(cut)
+        reason, engine_message = printable(reason), printable(engine_message)
         location = key + (f", line {line}" if line is not None else "") + (f", column {column}" if column else "")
         self.key, self.line, self.column, self.value, self.clause = key, line, column, cut, reason
         self.engine_message, self.row, self.raw = engine_message, row, raw

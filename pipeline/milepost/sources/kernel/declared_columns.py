@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from milepost.jobspec.job import EventTimeSpec
 from milepost.language import ColumnType, arrow_schema
-from milepost.sources.contract import MAX_VALUE_CHARS, BadObject, printable
+from milepost.sources.contract import MAX_VALUE_CHARS, BadObject
 from milepost.sources.kernel.time_column import TimeColumn
 from milepost.sources.path_columns import PathColumns
 
@@ -100,7 +100,7 @@ class DeclaredColumns:
             advice = ", nor is any other column of `schema`"
         elif column == self.event_time:
             advice = ""
-        engine_message = printable(content if len(content) <= MAX_VALUE_CHARS else content[: MAX_VALUE_CHARS - 1] + "…")
+        engine_message = content if len(content) <= MAX_VALUE_CHARS else content[: MAX_VALUE_CHARS - 1] + "…"
         return BadObject(key, line, column, None, problem + advice + hint, engine_message=engine_message, raw=raw)
 
     def type_mismatch(self, column: str, value: object) -> str:
