@@ -16,5 +16,5 @@ def test_half_of_a_surrogate_pair_is_replaced_in_every_text_of_a_bad_record(fiel
     bad = BadRecord("1.csv", 2, "k", texts["value"], texts["reason"], engine_message=texts["engine_message"])
     source = FileSourceSpec.model_validate({"format": "csv", "path": "in/*.csv", "schema": {"k": "string"}})
     (row,) = dead_letters([bad], dead_letter_schema(source)).to_pylist()
-    assert "shop.lo\ufffd" in (row["value"], row["reason"]) or "(shop.lo\ufffd)" in row["reason"]
+    assert "shop.lo\ufffd" in f"{row['value']} {row['reason']}"
     str(bad).encode()
